@@ -113,8 +113,7 @@ pub fn conclude(
     strict: Strict,
 ) -> Result<bool, Error> {
     let text = table::table(&strategies);
-    let fine = strategies.rows.iter().all(|row| row.failure.is_none())
-        && strict.allows(&Judgement::new(&strategies.checks));
+    let fine = strict.allows(&strategies.judgement());
     journal.run.comparisons.extend(comparisons(&strategies));
     journal.run.strategies = vec![strategies];
     journal.save(true)?;
@@ -184,7 +183,7 @@ fn comparisons(strategies: &Strategies) -> Vec<Comparison> {
             let [of, to] = [row, remedy].map(|row| {
                 row.values(&figure.name).iter().map(|value| Some(*value)).collect::<Vec<_>>()
             });
-            let [of_name, to_name] = [row, remedy].map(table::name);
+            let [of_name, to_name] = [row, remedy].map(StrategyRow::name);
             let measure = format!("{}: {}", strategies.command, figure.title);
             let of = Row { name: &of_name, figures: &of };
             comparisons.extend(compare(&measure, of, Row { name: &to_name, figures: &to }));
@@ -212,7 +211,7 @@ struct Outcome {
 
 impl Measurement for Rows<'_> {
     fn name(&self, cell: usize) -> String {
-        let name = table::name(&self.strategies.rows[cell]);
+        let name = self.strategies.rows[cell].name();
         format!("{} {name}", self.strategies.command)
     }
 

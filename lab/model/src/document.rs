@@ -254,7 +254,7 @@ pub struct Histogram {
 }
 
 /// One way to carry bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BulkSeries {
     /// [`Identity::name`].
     pub stack: String,

@@ -35,7 +35,6 @@ use sealane_lab_harness::{
     trial::{Body, BulkOutcome, Reply},
 };
 use sealane_lab_model::{
-    document::Judgement,
     error::Error,
     figures::{Shown, Tally},
     scenario::{Cipher, Group, Key, Kind, Share, Version},
@@ -181,7 +180,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     io::stdout().write_all(text.as_bytes()).map_err(Error::io("standard output"))?;
     measured?;
     let all = run.bulk.iter().all(|series| !Shown::of(&series.rounds).is_empty());
-    Ok(all && arguments.strict.allows(&Judgement::new(&run.checks)))
+    Ok(all && arguments.strict.allows(&run.bulk_judgement()))
 }
 
 impl Body for BulkTask {

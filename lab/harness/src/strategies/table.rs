@@ -18,19 +18,19 @@ pub(super) fn table(strategies: &Strategies) -> String {
     let mut lines: Vec<Vec<String>> = vec![heads.collect()];
     for row in rows.iter().filter(|row| row.failure.is_none()) {
         let cells = figures.iter().map(|figure| cell(figure, row));
-        lines.push(std::iter::once(name(row)).chain(cells).collect());
+        lines.push(std::iter::once(row.name()).chain(cells).collect());
     }
     align(&lines, &mut text);
     for row in rows {
         if let Some(failure) = &row.failure {
-            let _ = writeln!(text, "{}: NO FIGURES: {failure}", name(row));
+            let _ = writeln!(text, "{}: NO FIGURES: {failure}", row.name());
         }
     }
-    text + &told(checks)
+    text + &told(checks, &strategies.judgement())
 }
 
-/// A line for each check, and what all of them come to.
-pub fn told(checks: &[StrategyCheck]) -> String {
+/// A line for each check, and what everything comes to.
+pub fn told(checks: &[StrategyCheck], judgement: &Judgement) -> String {
     let mut text = String::new();
     for StrategyCheck { id, claim, holds, shown } in checks {
         let word = match holds {
@@ -41,15 +41,9 @@ pub fn told(checks: &[StrategyCheck]) -> String {
         let _ = writeln!(text, "{id} {word}: {claim}: {shown}");
     }
     if !checks.is_empty() {
-        let _ = writeln!(text, "{}", Judgement::new(checks));
+        let _ = writeln!(text, "{judgement}");
     }
     text
-}
-
-/// A strategy with what tells its row from others.
-pub(super) fn name(row: &StrategyRow) -> String {
-    let variant = row.variant.iter().map(|(name, value)| format!(", {name} {value}"));
-    row.strategy.clone() + &variant.collect::<String>()
 }
 
 fn head(figure: &Figure) -> String {

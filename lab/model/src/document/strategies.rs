@@ -1,22 +1,52 @@
 //! What rows of [`Strategies`](super::Strategies) say, a figure's values and their median, and
 //! what all checks say: a [`Judgement`].
 
-use std::fmt;
+use std::{fmt, iter};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Run, StrategyCheck, StrategyRow};
+use super::{Run, Strategies, StrategyCheck, StrategyRow};
 use crate::{statistics::Spread, words};
 
 impl Run {
-    /// The checks of all its commands.
-    pub fn all_checks(&self) -> impl Iterator<Item = &StrategyCheck> {
-        let of_strategies = self.strategies.iter().flat_map(|strategies| &strategies.checks);
-        self.checks.iter().chain(of_strategies)
+    /// What all its commands come to.
+    #[must_use]
+    pub fn judgement(&self) -> Judgement {
+        let of_strategies = self.strategies.iter().map(Strategies::judgement);
+        iter::once(self.bulk_judgement()).chain(of_strategies).sum()
+    }
+
+    /// What `bulk` comes to.
+    #[must_use]
+    pub fn bulk_judgement(&self) -> Judgement {
+        let failed = self.bulk.iter().filter_map(|series| {
+            let of = format!("{} by {}", series.stack, series.runtime);
+            Some(Reason { of, why: series.failure.clone()? })
+        });
+        Judgement::new(&self.checks, failed)
+    }
+}
+
+impl Strategies {
+    /// What its checks say, and its rows without figures.
+    #[must_use]
+    pub fn judgement(&self) -> Judgement {
+        let failed = self
+            .rows
+            .iter()
+            .filter_map(|row| Some(Reason { of: row.name(), why: row.failure.clone()? }));
+        Judgement::new(&self.checks, failed)
     }
 }
 
 impl StrategyRow {
+    /// The strategy with what tells its row from others.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let variant = self.variant.iter().map(|(name, value)| format!(", {name} {value}"));
+        self.strategy.clone() + &variant.collect::<String>()
+    }
+
     /// A figure's values, one per round; none if the row does not have it.
     #[must_use]
     pub fn values(&self, figure: &str) -> &[f64] {
@@ -42,7 +72,8 @@ impl StrategyRow {
 pub struct Judgement {
     /// How many hold.
     pub held: usize,
-    /// Checks that fail, by number, and steps that did not come to their end.
+    /// Checks that fail, by number, rows that have no figures, and steps that did not come to their
+    /// end.
     pub failed: Vec<Reason>,
     /// Checks that this machine, or what was asked, cannot decide.
     pub undecided: Vec<Reason>,
@@ -53,16 +84,20 @@ pub struct Judgement {
 /// One check or step, and why it did not come out well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// The check's number, or the step's title.
+    /// The check's number, the row's name, or the step's title.
     pub of: String,
     /// Why.
     pub why: String,
 }
 
 impl Judgement {
-    /// What `checks` say.
-    pub fn new<'a>(checks: impl IntoIterator<Item = &'a StrategyCheck>) -> Self {
-        let mut judgement = Self::default();
+    /// What `checks` say of the rows that have figures, and which have `failed`: what holds of some
+    /// rows is not called all that there is.
+    fn new<'a>(
+        checks: impl IntoIterator<Item = &'a StrategyCheck>,
+        failed: impl IntoIterator<Item = Reason>,
+    ) -> Self {
+        let mut judgement = Self { failed: failed.into_iter().collect(), ..Self::default() };
         for StrategyCheck { id, holds, shown, .. } in checks {
             let reason = || Reason { of: id.clone(), why: shown.clone() };
             match holds {
@@ -89,6 +124,18 @@ impl Judgement {
         let told = |what: &str, Reason { of, why }: &Reason| format!("{what}: {of}: {why}");
         let left_out = self.left_out.iter().map(|reason| told("Left out", reason));
         left_out.chain(self.failed.iter().map(|reason| told("Not whole", reason))).collect()
+    }
+}
+
+impl iter::Sum for Judgement {
+    fn sum<I: Iterator<Item = Self>>(judgements: I) -> Self {
+        judgements.fold(Self::default(), |mut sum, Self { held, failed, undecided, left_out }| {
+            sum.held += held;
+            sum.failed.extend(failed);
+            sum.undecided.extend(undecided);
+            sum.left_out.extend(left_out);
+            sum
+        })
     }
 }
 
@@ -124,6 +171,7 @@ impl fmt::Display for Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::BulkSeries;
 
     fn check(id: &str, holds: Option<bool>, shown: &str) -> StrategyCheck {
         let (id, shown) = (id.to_owned(), shown.to_owned());
@@ -133,11 +181,11 @@ mod tests {
     #[test]
     fn nothing_that_was_not_decided_is_called_held() {
         let mut checks = vec![check("A1", Some(true), "2 of 2"), check("A2", Some(true), "0 left")];
-        let all = Judgement::new(&checks);
+        let all = Judgement::new(&checks, []);
         assert!(all.all_hold());
         assert_eq!((all.to_string(), format!("{all:#}")), ("2 hold".into(), "2 hold".into()));
         checks.push(check("E8", None, "2 processors"));
-        let mut judgement = Judgement::new(&checks);
+        let mut judgement = Judgement::new(&checks, []);
         assert!(!judgement.all_hold());
         assert_eq!(judgement.to_string(), "2 hold, 1 not decided here (E8)");
         let why = "redis-server is missing; run: apt-get install redis-server".to_owned();
@@ -149,7 +197,27 @@ mod tests {
         );
         checks[1].holds = Some(false);
         checks.remove(2);
-        assert_eq!(Judgement::new(&checks).to_string(), "1 holds, 1 fails (A2)");
-        assert!(!Judgement::new(&[]).all_hold(), "nothing holds where nothing was asked");
+        assert_eq!(Judgement::new(&checks, []).to_string(), "1 holds, 1 fails (A2)");
+        assert!(!Judgement::new(&[], []).all_hold(), "nothing holds where nothing was asked");
+    }
+
+    #[test]
+    fn what_holds_of_the_rows_that_are_left_is_not_all() {
+        let failure = Some("no connection".to_owned());
+        let variant = [("threads".to_owned(), "2".to_owned())].into();
+        let row =
+            StrategyRow { strategy: "lane".into(), variant, failure, ..StrategyRow::default() };
+        let checks = vec![check("C5", Some(true), "0")];
+        let strategies = Strategies { rows: vec![row], checks, ..Strategies::default() };
+        let judgement = strategies.judgement();
+        assert!(!judgement.all_hold());
+        assert_eq!(format!("{judgement:#}"), "1 holds, 1 fails (lane, threads 2: no connection)");
+        let failure = Some("reset".to_owned());
+        let (stack, runtime) = ("openssl".to_owned(), "tokio".to_owned());
+        let series = BulkSeries { stack, runtime, failure, ..BulkSeries::default() };
+        let strategies = vec![strategies];
+        let run = Run { bulk: vec![series], strategies, ..Run::default() };
+        let failed = run.judgement().failed.into_iter().map(|reason| reason.of);
+        assert_eq!(failed.collect::<Vec<_>>(), ["openssl by tokio", "lane, threads 2"]);
     }
 }

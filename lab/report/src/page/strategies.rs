@@ -65,7 +65,7 @@ pub(crate) fn side_by_side(strategies: &Strategies, drawn: &[&str], times: &[Tim
     html += &rows_table(strategies);
     for row in &strategies.rows {
         if let Some(failure) = &row.failure {
-            let (name, failure) = (escape(&row_name(row)), escape(failure));
+            let (name, failure) = (escape(&row.name()), escape(failure));
             let _ = write!(html, "<p class=\"failure\"><b>{name}</b>: no figures: {failure}</p>");
         }
     }
@@ -74,7 +74,7 @@ pub(crate) fn side_by_side(strategies: &Strategies, drawn: &[&str], times: &[Tim
 
 /// What the checks of all commands say together.
 pub(crate) fn judgement(sources: &Sources) -> Judgement {
-    Judgement::new(sources.runs.iter().flat_map(|source| source.run.all_checks()))
+    sources.runs.iter().map(|source| source.run.judgement()).sum()
 }
 
 /// The medians of `figure` of two strategies in the last variant that has `with` and in which both
@@ -176,7 +176,7 @@ fn time_pictures(strategies: &Strategies, Times { name, variant }: &Times<'_>) -
             let point = times.percentiles.iter().find(|[percentile, _]| *percentile >= wanted);
             point.map(|[_, ns]| Bar { value: ns / 1e3, range: None })
         };
-        Row { label: row_name(row), bars: vec![at(50.0), at(99.0)], ..Row::default() }
+        Row { label: row.name(), bars: vec![at(50.0), at(99.0)], ..Row::default() }
     });
     let segment = |(color, label): (usize, &str)| Segment { label: label.into(), color };
     let bars = BarPlot {
@@ -194,7 +194,7 @@ fn time_pictures(strategies: &Strategies, Times { name, variant }: &Times<'_>) -
     }
     let names = names(strategies.rows.iter());
     let lines = with().map(|(row, times)| Series {
-        label: row_name(row),
+        label: row.name(),
         color: names.iter().position(|name| *name == row.strategy).unwrap_or_default(),
         points: tail(times),
         ..Series::default()
@@ -217,7 +217,7 @@ fn rows_table(strategies: &Strategies) -> String {
                 Some(found) => spread(found),
             })
         };
-        let name = std::iter::once(Cell::Text(row_name(row)));
+        let name = std::iter::once(Cell::Text(row.name()));
         name.chain(strategies.figures.iter().map(cell)).collect()
     });
     let caption = format!("{}: {}", strategies.command, settings(strategies));
@@ -251,13 +251,6 @@ pub(crate) fn names<'a>(rows: impl Iterator<Item = &'a StrategyRow>) -> Vec<Stri
         }
     }
     names
-}
-
-fn row_name(row: &StrategyRow) -> String {
-    match varied(&row.variant).as_str() {
-        "" => row.strategy.clone(),
-        variant => format!("{}, {variant}", row.strategy),
-    }
 }
 
 fn varied(variant: &BTreeMap<String, String>) -> String {

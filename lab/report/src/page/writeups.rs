@@ -7,7 +7,7 @@ use std::{
 };
 
 use sealane_lab_model::{
-    document::{BulkSeries, Judgement, Run},
+    document::{BulkSeries, Judgement, Run, Strategies},
     error::Error,
     figures::{self, bulk::RATE},
     number::number,
@@ -217,10 +217,10 @@ fn measured(sources: &Sources, story: &Story) -> String {
 /// What is decided here of the story, and what is not, with the reason.
 fn decided(sources: &Sources, story: &Story) -> String {
     let runs = || sources.runs.iter().map(|source| &source.run);
-    let of_bulk = runs().filter(|_| story.command == "bulk").flat_map(|run| &run.checks);
+    let of_bulk = runs().filter(|_| story.command == "bulk").map(Run::bulk_judgement);
     let strategies = runs().flat_map(|run| &run.strategies);
     let of_story = strategies.filter(|strategies| shows(story, &strategies.command));
-    let judgement = Judgement::new(of_bulk.chain(of_story.flat_map(|it| &it.checks)));
+    let judgement: Judgement = of_bulk.chain(of_story.map(Strategies::judgement)).sum();
     if judgement == Judgement::default() {
         return String::new();
     }

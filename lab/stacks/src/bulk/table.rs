@@ -44,7 +44,7 @@ pub fn text(run: &Run) -> String {
             let _ = writeln!(text, "{}: {why}", name(series));
         }
     }
-    text + &strategies::told(&run.checks)
+    text + &strategies::told(&run.checks, &run.bulk_judgement())
 }
 
 /// One line per series, and a head.
