@@ -77,6 +77,14 @@ pub fn compare(measure: &str, of: Row<'_>, to: Row<'_>) -> Option<Comparison> {
     Some(Comparison { measure, of, to, ratio, interval: [low, high], verdict })
 }
 
+impl Comparison {
+    /// Whether it rests on [`ROUNDS_MIN`]; else it is a hint, with the least and the most ratio.
+    #[must_use]
+    pub fn is_enough(&self) -> bool {
+        !self.verdict.starts_with(NOT_ENOUGH)
+    }
+}
+
 fn of_all(rounds: usize) -> String {
     let plural = if rounds == 1 { "round counts" } else { "rounds count" };
     format!("{rounds} {plural} and {ROUNDS_MIN} are needed")
@@ -150,7 +158,7 @@ mod tests {
         assert!(shown.interval[0] > 1.18 && shown.interval[1] < 1.22, "{shown:?}");
         assert!(shown.verdict.contains("A: 20."), "{shown:?}");
         assert!(shown.verdict.contains("more than B"), "{shown:?}");
-        assert!(verdict(&to, &of).verdict.contains("less than B"));
+        assert!(shown.is_enough() && verdict(&to, &of).verdict.contains("less than B"));
     }
 
     #[test]
@@ -182,6 +190,7 @@ mod tests {
         let to = [None, Some(9.0), Some(1.0), Some(1.0), None];
         let shown = verdict(&of, &to);
         assert_eq!((shown.ratio, shown.interval), (2.0, [2.0, 2.0]));
+        assert!(!shown.is_enough());
         assert!(
             shown.verdict.contains("not enough to say of A and B: 2 rounds count"),
             "{shown:?}"

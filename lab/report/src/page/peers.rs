@@ -7,7 +7,7 @@ use sealane_lab_model::{
         servers::{Subject, best_other, measurable, times_the_floor},
     },
     number::number,
-    statistics::{self, NOT_ENOUGH, ROUNDS_MIN, Row, Spread},
+    statistics::{self, ROUNDS_MIN, Row, Spread},
     words,
 };
 
@@ -65,7 +65,7 @@ fn best_peer(servers: &Servers, case: &ServerCase, server: &Server) -> Option<(S
     let row = |figures| Row { name: "", figures };
     let found = statistics::compare("", row(&ours), row(&best))?;
     let [low, high] = found.interval;
-    let doubt = if found.verdict.starts_with(NOT_ENOUGH) {
+    let doubt = if !found.is_enough() {
         " (too few rounds)"
     } else if low <= 1.0 && 1.0 <= high {
         " (no difference shown)"

@@ -1,6 +1,6 @@
 //! Comparisons of pairs: ratio, interval, and the verdict in words.
 
-use sealane_lab_model::{document::Comparison, number::number, statistics::NOT_ENOUGH};
+use sealane_lab_model::{document::Comparison, number::number};
 
 use crate::plot::{Interval, IntervalPlot, escape};
 
@@ -33,7 +33,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
     let drawn = if sources.brief { 0 } else { measures.len() };
     for measure in measures.into_iter().take(drawn) {
         // What too few rounds say looks like a result in a picture: the table alone has it.
-        let shown = |c: &Comparison| c.measure == measure && !c.verdict.starts_with(NOT_ENOUGH);
+        let shown = |c: &Comparison| c.measure == measure && c.is_enough();
         let rows = rows.iter().filter(|(_, comparison)| shown(comparison));
         let rows = rows.map(|(run, comparison)| Interval {
             label: format!("{} / {}{run}", comparison.of, comparison.to),
@@ -67,7 +67,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
 fn verdicts(rows: &[(String, &Comparison)]) -> String {
     let rows = rows.iter().map(|(run, comparison)| {
         let Comparison { measure, of, to, ratio, interval: [low, high], verdict } = comparison;
-        let open = *low <= 1.0 && *high >= 1.0 || verdict.starts_with(NOT_ENOUGH);
+        let open = *low <= 1.0 && *high >= 1.0 || !comparison.is_enough();
         let class = if open { "verdict open" } else { "verdict" };
         vec![
             Cell::Text(format!("{of} / {to}{run}")),

@@ -11,7 +11,7 @@ use sealane_lab_model::{
 use crate::servers::{
     case::{Case, Column},
     results::{BEST_PEER, measure},
-    table::{SEALANE, comparison, figure, marked, ratio},
+    table::{self, SEALANE, comparison, figure, marked, ratio},
 };
 
 /// Two tables: what sealane costs beside the peer with the least median, with the ratio to the
@@ -40,9 +40,8 @@ fn beside_plain(run: &Run, servers: &Servers, columns: &[Column]) -> String {
     let mut text = format!("\n| with TLS, and without | sealane |{}\n", names.collect::<String>());
     text += &format!("|---|---|{}\n", "---|".repeat(servers.plain.len()));
     for column in columns.iter().filter(|column| BYTES.contains(&column.case)) {
-        let median = |result| {
-            let told = median(result).map(|median| format!("{median:.*}", column.decimals));
-            marked(told.unwrap_or_default(), result, column)
+        let median = |result: &ServerResult| {
+            marked(table::median(&result.figure, column.decimals), result, column)
         };
         let Some(ours) = ours(servers, column) else { continue };
         let _ = write!(text, "| {} | {} |", measure(column), median(ours));
@@ -60,14 +59,16 @@ fn beside_plain(run: &Run, servers: &Servers, columns: &[Column]) -> String {
     text + &bulk(run, servers, columns)
 }
 
-/// What the table says of bulk, in a sentence, if there is some.
+/// What the table says of bulk, in a sentence, if there is some and every ratio is more than a hint.
 fn bulk(run: &Run, servers: &Servers, columns: &[Column]) -> String {
     let columns = columns.iter().filter(|column| matches!(column.case, Case::Down | Case::Up));
     let columns: Vec<&Column> = columns.collect();
     let times = |proxy: &Server| {
         let found = columns.iter().map(|column| comparison(run, column, SEALANE, &proxy.name));
-        let ratios: Option<Vec<String>> =
-            found.map(|found| Some(format!("{:.2}", found?.ratio))).collect();
+        let told = found.map(|found| {
+            found.filter(|found| found.is_enough()).map(|found| format!("{:.2}", found.ratio))
+        });
+        let ratios: Option<Vec<String>> = told.collect();
         let ratios = ratios.filter(|ratios| !ratios.is_empty())?;
         Some(format!("{} times what {} takes", ratios.join(" and "), proxy.name))
     };
@@ -111,7 +112,10 @@ const BYTES: [Case; 4] = [Case::KeepAlive3k, Case::KeepAlive100k, Case::Down, Ca
 
 #[cfg(test)]
 mod tests {
-    use sealane_lab_model::document::{Bottleneck, Comparison, NoVerdict};
+    use sealane_lab_model::{
+        document::{Bottleneck, Comparison, NoVerdict},
+        statistics::{NOT_ENOUGH, ROUNDS_MIN},
+    };
 
     use super::*;
     use crate::servers::case::Level;
@@ -123,7 +127,8 @@ mod tests {
         let [column] = columns.as_slice() else { panic!("{columns:?}") };
         let server = |name: &str, figure: f64, by: Option<Bottleneck>| {
             let invalid = by.map(|by| NoVerdict::new(by, "x"));
-            let result = ServerResult { figure: vec![figure], invalid, ..ServerResult::default() };
+            let figure = vec![figure; ROUNDS_MIN];
+            let result = ServerResult { figure, invalid, ..ServerResult::default() };
             let cases = [(column.name.clone(), result)].into();
             Server { name: name.into(), cases, ..Server::default() }
         };
@@ -159,5 +164,39 @@ mod tests {
         assert_eq!(rows, [beside_peers, "1.000 * | 0.500 *: 1.20 [0.50-2.00] | |"]);
         let says = "With TLS, bulk down, full load take 1.20 times what plain takes, without.";
         assert_eq!(text.lines().last(), Some(says));
+    }
+
+    /// Too few rounds are marked, in figures and ratios, and no sentence rests on them.
+    #[test]
+    fn what_too_few_rounds_say_is_a_hint() {
+        let columns = Case::Down.columns(&[Level::Full]);
+        let [column] = columns.as_slice() else { panic!("{columns:?}") };
+        let server = |name: &str, figure: f64| {
+            let figure = vec![figure; ROUNDS_MIN - 1];
+            let result = ServerResult { figure, ..ServerResult::default() };
+            let cases = [(column.name.clone(), result)].into();
+            Server { name: name.into(), cases, ..Server::default() }
+        };
+        let compared = |to: &str| Comparison {
+            measure: measure(column),
+            of: SEALANE.into(),
+            to: to.into(),
+            ratio: 0.5,
+            interval: [0.4, 0.6],
+            verdict: format!("{NOT_ENOUGH} of them"),
+        };
+        let comparisons = vec![compared(BEST_PEER), compared("plain")];
+        let run = Run { comparisons, ..Run::default() };
+        let servers = Servers {
+            servers: vec![server(SEALANE, 1.0), server("peer", 2.0)],
+            plain: vec![server("plain", 2.0)],
+            ..Servers::default()
+        };
+        let text = tables(&run, &servers, &columns);
+        let start = "| bulk down, full load, s CPU/GB | ";
+        let rows: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(start)).collect();
+        let beside_peers = "~1.000 [1.000-1.000] | peer ~2.000 [2.000-2.000] | ~0.50 [0.40-0.60] |";
+        assert_eq!(rows, [beside_peers, "~1.000 | ~2.000: ~0.50 [0.40-0.60] |"]);
+        assert!(!text.contains("With TLS, "), "{text}");
     }
 }

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use sealane_lab_model::{
     document::{Comparison, Run, Server, ServerResult, Servers},
-    figures::servers::{Subject, percentile_ns, rate_words, total},
+    figures::{
+        HINT,
+        servers::{Subject, percentile_ns, rate_words, total},
+    },
     statistics::{ROUNDS_MIN, Spread},
 };
 
@@ -32,14 +35,7 @@ pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
         };
     }
     let Some(servers) = &run.servers else { return text };
-    let _ = writeln!(text, "\nMedian [least-most] of the rounds; less is better. {SIGNS}");
-    if settings.rounds < ROUNDS_MIN {
-        let _ = writeln!(
-            text,
-            "{} of the {ROUNDS_MIN} rounds that a verdict takes: every ratio is a hint.",
-            settings.rounds
-        );
-    }
+    let _ = writeln!(text, "\nMedian [least-most] of the rounds; less is better. {}", signs());
     let columns = columns(settings);
     let mut pairs: Vec<(&str, &str)> = vec![(SEALANE, BEST_PEER)];
     let named = |program: &Program| matches!(program, Program::Haproxy(_) | Program::Command(_));
@@ -62,7 +58,7 @@ pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
     let mut text = format!(
         "# TLS servers side by side\n\nMachine: {}, {} processors, Linux {}, {}; {}. Load average \
          {:.1} before, the hypervisor took {:.2}%. Median [least-most] of the rounds that count, \
-         at most {}; less is better. {SIGNS} Full load is a closed loop, half load an open one at \
+         at most {}; less is better. {} Full load is a closed loop, half load an open one at \
          half of the rate that the same server did in the closed loop just before.\n\n",
         machine.processor,
         machine.processors,
@@ -71,7 +67,8 @@ pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
         servers.placement,
         run.noise.load_average[0],
         run.noise.steal_percent,
-        rounds(servers)
+        rounds(servers),
+        signs()
     );
     let mut pairs: Vec<(&str, &str)> = vec![(SEALANE, BEST_PEER)];
     pairs.extend(servers.plain.iter().map(|proxy| (SEALANE, proxy.name.as_str())));
@@ -251,11 +248,12 @@ pub(super) fn comparison<'a>(
     run.comparisons.iter().find(is_it)
 }
 
-/// How the figures of `of` and `to` compare: the ratio with its interval.
+/// How the figures of `of` and `to` compare: the ratio with its interval; a hint, if it is marked.
 pub(super) fn ratio(run: &Run, column: &Column, of: &str, to: &str) -> Option<String> {
     let found = comparison(run, column, of, to)?;
     let [low, high] = found.interval;
-    Some(format!("{:.2} [{low:.2}-{high:.2}]", found.ratio))
+    let mark = if found.is_enough() { "" } else { HINT };
+    Some(format!("{mark}{:.2} [{low:.2}-{high:.2}]", found.ratio))
 }
 
 /// Rate and latency, with what they are worth.
@@ -353,13 +351,27 @@ fn line(text: &mut String, name: &str, columns: &[&Column], cell: impl Fn(&Colum
 
 /// A median with its least and most.
 fn spread(values: &[f64], decimals: usize) -> String {
-    Spread::of(values).map_or(String::new(), |Spread { median, min, max }| {
-        format!("{median:.decimals$} [{min:.decimals$}-{max:.decimals$}]")
+    Spread::of(values).map_or(String::new(), |Spread { min, max, .. }| {
+        format!("{} [{min:.decimals$}-{max:.decimals$}]", median(values, decimals))
     })
 }
 
-const SIGNS: &str = "n/o: not offered; refused: the load was not reached; *: no verdict on the \
-                     server. The best peer of a ratio is the cheapest of each round.";
+/// The median of a figure, marked as a hint if too few rounds count.
+pub(super) fn median(values: &[f64], decimals: usize) -> String {
+    let mark = if values.len() < ROUNDS_MIN { HINT } else { "" };
+    Spread::of(values).map_or(String::new(), |it| format!("{mark}{:.decimals$}", it.median))
+}
+
+/// What the tables' marks and brackets say.
+fn signs() -> String {
+    format!(
+        "n/o: not offered; refused: the load was not reached; *: no verdict on the server; {HINT}: \
+         a hint, of fewer than {ROUNDS_MIN} rounds that count. The best peer of a ratio is the \
+         cheapest of each round; its brackets are the 95% interval, and those of a hint the least \
+         and the most."
+    )
+}
+
 /// Our own row.
 pub(super) const SEALANE: &str = "sealane";
 /// Which cases share a table.

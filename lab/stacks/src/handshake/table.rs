@@ -182,7 +182,7 @@ fn verdicts(run: &Run, group: &[HandshakeSeries]) -> Vec<String> {
         if !ends.iter().any(|end| measure.ends_with(&format!(", {end}"))) {
             continue;
         }
-        if !comparison.verdict.starts_with(NOT_ENOUGH) {
+        if comparison.is_enough() {
             lines.push(format!("{measure}: {}\n", comparison.verdict));
         } else {
             unsaid += 1;
