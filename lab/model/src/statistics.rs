@@ -54,8 +54,7 @@ pub struct Row<'a> {
 /// are, and the verdict says that they are not enough.
 #[must_use]
 pub fn compare(measure: &str, of: Row<'_>, to: Row<'_>) -> Option<Comparison> {
-    let pairs = of.figures.iter().zip(to.figures);
-    let ratios: Vec<f64> = pairs.filter_map(|(of, to)| Some(of.as_ref()? / to.as_ref()?)).collect();
+    let ratios = ratios(of.figures, to.figures);
     let spread = Spread::of(&ratios)?;
     let rounds = ratios.len();
     let enough = rounds >= ROUNDS_MIN;
@@ -75,6 +74,18 @@ pub fn compare(measure: &str, of: Row<'_>, to: Row<'_>) -> Option<Comparison> {
     };
     let (measure, of, to) = (measure.to_owned(), of.to_owned(), to.to_owned());
     Some(Comparison { measure, of, to, ratio, interval: [low, high], verdict })
+}
+
+/// The spread of the ratios of rounds that count on both sides, as [`compare`] pairs them; `None`
+/// with fewer than [`ROUNDS_MIN`], which decide nothing.
+#[must_use]
+pub fn paired_ratio(of: &[Option<f64>], to: &[Option<f64>]) -> Option<Spread> {
+    let ratios = ratios(of, to);
+    Spread::of(&ratios).filter(|_| ratios.len() >= ROUNDS_MIN)
+}
+
+fn ratios(of: &[Option<f64>], to: &[Option<f64>]) -> Vec<f64> {
+    of.iter().zip(to).filter_map(|(of, to)| Some(of.as_ref()? / to.as_ref()?)).collect()
 }
 
 impl Comparison {
@@ -142,6 +153,17 @@ mod tests {
     #[test]
     fn the_best_peer_may_be_another_in_each_round() {
         assert_eq!(least_per_round(&[&[1.0, 5.0], &[2.0, 4.0]]), [1.0, 4.0]);
+    }
+
+    #[test]
+    fn a_ratio_is_of_the_rounds_that_both_have_and_of_enough() {
+        let to: Vec<_> = (0..6).map(|round| Some(f64::from(1 << round))).collect();
+        let mut of: Vec<_> = to.iter().map(|value| value.map(|value| 3.0 * value)).collect();
+        of[0] = None;
+        let ratio = Spread { median: 3.0, min: 3.0, max: 3.0 };
+        assert_eq!(paired_ratio(&of, &to), Some(ratio), "the load falls out");
+        of[5] = None;
+        assert_eq!(paired_ratio(&of, &to), None, "4 rounds");
     }
 
     fn verdict(of: &[Option<f64>], to: &[Option<f64>]) -> Comparison {

@@ -155,9 +155,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let tasks = arguments.plan(folder.path(), &journal.run.machine.pin_order)?;
     let measured = rounds::measure(&arguments, &tasks, &mut journal);
     if measured.is_ok() && arguments.compat.is_none() {
-        let reset = tasks.iter().find(|task| task.loops.is_some()).map(rounds::reset);
         let processors = journal.run.machine.processors;
-        journal.run.checks = judge::judge(&journal.run.bulk, processors, reset);
+        journal.run.checks = judge::judge(&journal.run.bulk, processors, &rounds::resets(&tasks));
         journal.save(true)?;
     }
     let run = &journal.run;

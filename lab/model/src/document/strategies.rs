@@ -6,7 +6,10 @@ use std::{fmt, iter};
 use serde::{Deserialize, Serialize};
 
 use super::{Run, Strategies, StrategyCheck, StrategyRow};
-use crate::{statistics::Spread, words};
+use crate::{
+    statistics::{Spread, paired_ratio},
+    words,
+};
 
 impl Run {
     /// What all its commands come to.
@@ -63,6 +66,16 @@ impl StrategyRow {
     #[must_use]
     pub fn median(&self, figure: &str) -> Option<f64> {
         self.spread(figure).map(|spread| spread.median)
+    }
+
+    /// How many times the figure is what it is in `to`, round by round; `None` of too few rounds,
+    /// or if one of them has it in some rounds only, which nobody can pair.
+    #[must_use]
+    pub fn ratio(&self, to: &Self, figure: &str) -> Option<f64> {
+        let [of, to] = [self, to].map(|row| row.values(figure));
+        let counting = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
+        let spread = paired_ratio(&counting(of), &counting(to)).filter(|_| of.len() == to.len());
+        spread.map(|spread| spread.median)
     }
 }
 

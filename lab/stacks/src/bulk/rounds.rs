@@ -141,8 +141,20 @@ fn outcome(task: &BulkTask) -> Result<BulkOutcome, Error> {
     }
 }
 
+/// What comes, under each runtime over sockets, of its first task when a connection is reset.
+pub(super) fn resets(tasks: &[BulkTask]) -> Vec<(String, Result<(), String>)> {
+    let mut resets: Vec<(String, Result<(), String>)> = Vec::new();
+    for task in tasks.iter().filter(|task| task.loops.is_some()) {
+        let runtime = word(&task.runtime);
+        if resets.iter().all(|(known, _)| *known != runtime) {
+            resets.push((runtime, reset(task)));
+        }
+    }
+    resets
+}
+
 /// What comes of `task` when its first connection is reset in the middle of its first message.
-pub(super) fn reset(task: &BulkTask) -> Result<(), String> {
+fn reset(task: &BulkTask) -> Result<(), String> {
     let fault =
         Fault { kind: FaultKind::Reset, connection: 0, after_bytes: task.message_bytes as u64 / 2 };
     let task = BulkTask { fault: Some(fault), messages: 1, ..task.clone() };
