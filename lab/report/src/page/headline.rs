@@ -4,7 +4,7 @@ use sealane_lab_model::{
     document::{BulkSeries, CountResult, HandshakeSeries, Server},
     figures::{
         Shown, bulk,
-        handshake::{CLIENT_TIME, Kept, RATE, SERVER_TIME, first, kept, shown},
+        handshake::{CLIENT_TIME, Kept, RATE, SERVER_TIME, first, kept, kept_by_threads, shown},
         servers::times_the_floor,
     },
     number::number,
@@ -143,13 +143,10 @@ fn rates_sentence(sources: &Sources) -> Option<String> {
     if points.any(|point| shown(point).is_hint()) {
         return Some("The machine was too busy for a verdict on rates: measure again.".into());
     }
-    let mut kept: Vec<(&str, Kept)> = parts
-        .iter()
-        .filter_map(|part| {
-            let processors = sources.runs[part.run].run.machine.processors;
-            Some((part.label.as_str(), kept(part.of, processors)?))
-        })
-        .collect();
+    let mut kept = kept_by_all(sources, parts);
+    if kept.iter().any(|(_, kept)| kept.is_hint) {
+        return Some("No round counts of all threads that are compared: measure again.".into());
+    }
     kept.sort_by(|a, b| b.1.share.median.total_cmp(&a.1.share.median));
     let percent = |kept: Kept| format!("{}%", number((100.0 * kept.share.median).round()));
     match &kept[..] {
@@ -176,6 +173,26 @@ fn rates_sentence(sources: &Sources) -> Option<String> {
             ))
         }
     }
+}
+
+/// What each stack keeps at the most threads that all have which were measured with several.
+fn kept_by_all<'a>(
+    sources: &Sources,
+    parts: &'a [Part<'_, HandshakeSeries>],
+) -> Vec<(&'a str, Kept)> {
+    let each = parts.iter().map(|part| {
+        let processors = sources.runs[part.run].run.machine.processors;
+        (part.label.as_str(), kept_by_threads(part.of, processors))
+    });
+    let each: Vec<(&str, Vec<Kept>)> = each.filter(|(_, kept)| !kept.is_empty()).collect();
+    let at = |kept: &[Kept], threads| kept.iter().find(|it| it.threads == threads).copied();
+    let of_first = each.first().map_or(&[][..], |(_, kept)| kept.as_slice());
+    let most = of_first
+        .iter()
+        .map(|it| it.threads)
+        .rfind(|threads| each.iter().all(|(_, kept)| at(kept, *threads).is_some()));
+    let Some(most) = most else { return Vec::new() };
+    each.iter().filter_map(|(label, kept)| Some((*label, at(kept, most)?))).collect()
 }
 
 fn fastest_sentence(parts: &[Part<'_, HandshakeSeries>]) -> Option<String> {
@@ -242,3 +259,46 @@ fn counts_sentence(sources: &Sources) -> Option<String> {
 
 /// More cannot be taken in at a glance.
 const CARDS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use sealane_lab_model::{
+        document::{HandshakePoint, HandshakeRound, Machine, Run},
+        scenario::Scenario,
+    };
+
+    use super::*;
+    use crate::page::sources::Source;
+
+    /// The sentence about stacks whose threads do so many handshakes per second, by their number.
+    fn said(stacks: &[(&str, &[(usize, u64)])]) -> String {
+        let point = |(threads, rate): &(usize, u64)| {
+            let (window_ns, per_thread) = (1_000_000_000, vec![*rate; *threads]);
+            let round = HandshakeRound { window_ns, per_thread, ..HandshakeRound::default() };
+            HandshakePoint { threads: *threads, pinned: Vec::new(), rounds: vec![round] }
+        };
+        let series = stacks.iter().map(|(stack, points)| HandshakeSeries {
+            stack: (*stack).to_owned(),
+            scenario: Scenario::default(),
+            negotiated: None,
+            points: points.iter().map(point).collect(),
+            times: None,
+            failure: None,
+        });
+        let machine = Machine { processors: 8, ..Machine::default() };
+        let run = Run { machine, handshakes: series.collect(), ..Run::default() };
+        rates_sentence(&Sources::new(vec![Source { file: "run.json".into(), run }])).unwrap()
+    }
+
+    #[test]
+    fn stacks_are_compared_at_threads_that_all_have() {
+        let long: &[(usize, u64)] = &[(1, 100), (4, 90), (8, 20)];
+        let short: &[(usize, u64)] = &[(1, 100), (4, 50)];
+        let told = said(&[("one", long), ("other", short)]);
+        assert_eq!(told, "At 4 threads, one keeps 90% of its speed per thread, other 50%.");
+        let told = said(&[("one", &[(1, 100), (8, 90)]), ("other", short)]);
+        assert!(told.contains("handshakes per second and thread"), "{told}");
+        let alone = said(&[("one", long), ("other", &[(1, 100)])]);
+        assert!(alone.contains("keeps 20% of its speed per thread at 8 threads"), "{alone}");
+    }
+}
