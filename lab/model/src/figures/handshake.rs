@@ -1,6 +1,6 @@
 //! The figures of handshakes: of a round, of a point, and of a series.
 
-use super::{Figure, Shown};
+use super::{Figure, HINT, Shown};
 use crate::{
     document::{HandshakePoint, HandshakeRound, HandshakeSeries},
     statistics::Spread,
@@ -69,21 +69,28 @@ pub struct Kept {
     pub threads: usize,
     /// The spread of the rounds' ratios to the fewest threads.
     pub share: Spread,
-    /// Whether one of the two points is a hint.
+    /// Whether it is a hint.
     pub is_hint: bool,
 }
 
-/// What `series` keeps of its speed while each thread has a processor.
+/// What `series` keeps of its speed while each thread has a processor, at each number of threads
+/// beyond the fewest.
+#[must_use]
+pub fn kept_by_threads(series: &HandshakeSeries, processors: usize) -> Vec<Kept> {
+    let Some(first) = first(series) else { return Vec::new() };
+    let beyond = first.threads + 1..=processors.max(1);
+    let points = series.points.iter().filter(|point| beyond.contains(&point.threads));
+    let kept = points.filter_map(|point| {
+        let Share { spread, is_hint } = kept_share(point, first)?;
+        Some(Kept { threads: point.threads, share: spread, is_hint })
+    });
+    kept.collect()
+}
+
+/// What `series` keeps at the most threads that have a processor each.
 #[must_use]
 pub fn kept(series: &HandshakeSeries, processors: usize) -> Option<Kept> {
-    let first = first(series)?;
-    let has_processors = |point: &&HandshakePoint| point.threads <= processors.max(1);
-    let last = series.points.iter().filter(has_processors).rfind(|point| has_figures(point))?;
-    if first.threads == last.threads {
-        return None;
-    }
-    let is_hint = [first, last].into_iter().any(|point| shown(point).is_hint());
-    Some(Kept { threads: last.threads, share: kept_share(last, first)?, is_hint })
+    kept_by_threads(series, processors).pop()
 }
 
 /// The fewest threads that have figures: what more threads are measured against.
@@ -104,22 +111,46 @@ pub fn shown(point: &HandshakePoint) -> Shown<'_, HandshakeRound> {
     Shown::of(&point.rounds)
 }
 
+/// One point beside another: ratios of their rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The ratios' median with both ends.
+    pub spread: Spread,
+    /// Whether one of the two points is a hint, or no round shows both.
+    pub is_hint: bool,
+}
+
+impl Share {
+    /// What stands before it: [`HINT`], or nothing.
+    #[must_use]
+    pub fn mark(&self) -> &'static str {
+        if self.is_hint { HINT } else { "" }
+    }
+}
+
 /// What a point keeps of the speed per thread of `first`. Neighbours in time are compared: what
-/// stands in the same round; without one that both show, all of `point` with the median of `first`.
+/// stands in the same round; without one that both show, all of `point` with the median of `first`,
+/// as a hint.
 #[must_use]
-pub fn kept_share(point: &HandshakePoint, first: &HandshakePoint) -> Option<Spread> {
+pub fn kept_share(point: &HandshakePoint, first: &HandshakePoint) -> Option<Share> {
     let (of, to) = (shown(point), shown(first));
     let (by_round, rates) = (of.by_round(&RATE), to.by_round(&RATE));
     let same = by_round.iter().filter_map(|(round, rate)| Some(rate / rates.get(round)?));
-    let median = || Some(times(of.spread(&RATE)?, 1.0 / to.median(&RATE)?));
-    Spread::of(&same.collect::<Vec<_>>()).or_else(median)
+    match Spread::of(&same.collect::<Vec<_>>()) {
+        Some(spread) => Some(Share { spread, is_hint: of.is_hint() || to.is_hint() }),
+        None => {
+            let spread = times(of.spread(&RATE)?, 1.0 / to.median(&RATE)?);
+            Some(Share { spread, is_hint: true })
+        }
+    }
 }
 
 /// How many times the rate of `first` all threads of a point have together.
 #[must_use]
-pub fn speed_up(point: &HandshakePoint, first: &HandshakePoint) -> Option<Spread> {
+pub fn speed_up(point: &HandshakePoint, first: &HandshakePoint) -> Option<Share> {
     let threads = point.threads as f64 / first.threads.max(1) as f64;
-    Some(times(kept_share(point, first)?, threads))
+    let share = kept_share(point, first)?;
+    Some(Share { spread: times(share.spread, threads), ..share })
 }
 
 /// Handshakes per second of all threads together.
@@ -257,9 +288,37 @@ mod tests {
         let steal = || Some(Invalid::Steal);
         let first = rounds(&[(10, None), (20, None), (99, steal())]);
         let point = rounds(&[(99, steal()), (10, None), (30, None)]);
-        assert_eq!(kept_share(&point, &first).unwrap().median, 0.5);
+        let share = kept_share(&point, &first).unwrap();
+        assert_eq!((share.spread.median, share.is_hint), (0.5, false));
         let apart = rounds(&[(99, steal()), (99, steal()), (30, None)]);
-        assert!((kept_share(&apart, &first).unwrap().median - 2.0).abs() < 1e-9);
+        let share = kept_share(&apart, &first).unwrap();
+        assert!((share.spread.median - 2.0).abs() < 1e-9 && share.is_hint, "{share:?}");
+    }
+
+    /// Whatever disturbed which of two rounds of the fewest threads and of the others.
+    #[test]
+    fn a_share_is_a_hint_unless_a_round_of_both_counts() {
+        let causes = [None, Some(Invalid::Accounting), Some(Invalid::Preempted)];
+        let pairs: Vec<[Option<Invalid>; 2]> = causes
+            .iter()
+            .flat_map(|one| causes.iter().map(|other| [one.clone(), other.clone()]))
+            .collect();
+        let point = |causes: &[Option<Invalid>; 2]| {
+            let round = |invalid| HandshakeRound { invalid, ..round() };
+            let rounds = causes.iter().cloned().map(round).collect();
+            HandshakePoint { threads: 1, pinned: Vec::new(), rounds }
+        };
+        for base in &pairs {
+            for other in &pairs {
+                let share = kept_share(&point(other), &point(base));
+                let nothing = |it: &[Option<Invalid>; 2]| {
+                    it.iter().all(|cause| *cause == Some(Invalid::Accounting))
+                };
+                let counts = (0..2).any(|round| base[round].is_none() && other[round].is_none());
+                let wanted = (!nothing(base) && !nothing(other)).then_some(!counts);
+                assert_eq!(share.map(|share| share.is_hint), wanted, "{base:?} {other:?}");
+            }
+        }
     }
 
     #[test]
@@ -287,6 +346,8 @@ mod tests {
         assert_eq!(kept_of(vec![one.clone(), point(2, 5, steal)]), Some((2, 0.5, true)));
         assert_eq!(kept_of(vec![one, point(2, 5, broken)]), None);
         let up = speed_up(&point(4, 8, None), &point(2, 10, None)).unwrap();
-        assert_eq!(up.median, 1.6);
+        assert_eq!((up.spread.median, up.mark()), (1.6, ""));
+        let steal = Some(Invalid::Steal);
+        assert_eq!(speed_up(&point(4, 8, None), &point(2, 10, steal)).unwrap().mark(), HINT);
     }
 }

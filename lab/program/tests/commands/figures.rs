@@ -95,7 +95,7 @@ impl Shown {
             threads: value(threads),
             is_hint: rate.starts_with('~'),
             rate: value(rate.trim_start_matches('~')),
-            figures: figures.iter().map(|cell| value(cell)).collect(),
+            figures: figures.iter().map(|cell| value(cell.trim_start_matches('~'))).collect(),
             tally: tally.clone(),
         }
     }

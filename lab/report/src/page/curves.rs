@@ -5,10 +5,11 @@ use sealane_lab_model::{
     document::{Curve, Forecast, HandshakePoint, HandshakeRound, HandshakeSeries},
     figures::{
         Figure as Measured,
-        handshake::{CLIENT_TIME, SERVER_TIME, has_figures, kept_share, shown},
+        handshake::{CLIENT_TIME, SERVER_TIME, Share, has_figures, kept_share, shown},
     },
     number::number,
     scenario::Scenario,
+    statistics::Spread,
     verdict::share,
     words,
 };
@@ -126,17 +127,18 @@ fn measured(
             usable.filter(|point| point.threads <= processors).collect();
         let first = *usable.first().filter(|_| usable.len() > 1)?;
         let point = |point: &&HandshakePoint| {
-            let (y, range) = match time {
+            let (y, range, hint) = match time {
                 Some(time) => {
                     let ratio = shown(first).median(time)? / shown(point).median(time)?;
-                    (100.0 * ratio, None)
+                    let hint = [*point, first].into_iter().any(|point| shown(point).is_hint());
+                    (100.0 * ratio, None, hint)
                 }
                 None => {
-                    let kept = kept_share(point, first)?;
-                    (100.0 * kept.median, Some([100.0 * kept.min, 100.0 * kept.max]))
+                    let Share { spread: Spread { median, min, max }, is_hint } =
+                        kept_share(point, first)?;
+                    (100.0 * median, Some([100.0 * min, 100.0 * max]), is_hint)
                 }
             };
-            let hint = [*point, first].into_iter().any(|point| shown(point).is_hint());
             Some(Point { x: real(point.threads), y, range, hint })
         };
         let base = against(first.threads);

@@ -4,7 +4,9 @@ use sealane_lab_model::{
     document::{HandshakePoint, HandshakeSeries, KNEE},
     figures::{
         Tally,
-        handshake::{COSTS, RATE, first, has_figures, kept_share, rate_of_all, shown, speed_up},
+        handshake::{
+            COSTS, RATE, Share, first, has_figures, kept_share, rate_of_all, shown, speed_up,
+        },
     },
     number::number,
     scenario::Scenario,
@@ -92,9 +94,9 @@ fn speed_up_plot(
     let series = parts.iter().map(|part| {
         let first = first(part.of);
         let points = part.of.points.iter().filter_map(|point| {
-            let Spread { median, min, max } = speed_up(point, first?)?;
-            let hint = [point, first?].into_iter().any(|point| shown(point).is_hint());
-            Some(Point { x: real(point.threads), y: median, range: Some([min, max]), hint })
+            let Share { spread: Spread { median, min, max }, is_hint } = speed_up(point, first?)?;
+            let x = real(point.threads);
+            Some(Point { x, y: median, range: Some([min, max]), hint: is_hint })
         });
         let points = points.collect();
         Series { label: part.label.clone(), color: part.color, points, ..Series::default() }
@@ -126,7 +128,8 @@ fn rate_table(sources: &Sources, parts: &[Part<'_, HandshakeSeries>]) -> String 
             let Some(rate) = shown.spread(&RATE) else { continue };
             let kept = first.and_then(|first| kept_share(point, first));
             let over = if point.threads > machine.processors { " *" } else { "" };
-            let share = |kept: Spread| format!("{}%", number(100.0 * kept.median));
+            let share =
+                |kept: Share| format!("{}{}%", kept.mark(), number(100.0 * kept.spread.median));
             let mut row = vec![
                 Cell::Text(part.label.clone()),
                 Cell::Number(format!("{}{over}", point.threads)),
@@ -211,4 +214,4 @@ const UP_LOOK: &str = "All threads together, as a multiple of the fewest threads
     is the ideal: twice the threads, twice the rate, until the processors end. Line: median of \
     the rounds' ratios; band: least to most.";
 const TABLE_CAPTION: &str = "Handshakes by threads: median [least\u{2013}most] of the rounds that \
-    count; * more threads than processors; ~ every round was disturbed: a hint";
+    count; * more threads than processors; ~ every round was disturbed, or none counts of both: a hint";

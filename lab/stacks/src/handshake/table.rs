@@ -41,7 +41,7 @@ pub fn text(run: &Run) -> String {
         return text;
     }
     if has_hints {
-        let _ = writeln!(text, "{HINT} every round was disturbed: a hint");
+        let _ = writeln!(text, "{HINT} every round was disturbed, or none counts of both: a hint");
     }
     text.push_str(LEGEND);
     text
@@ -109,10 +109,11 @@ fn rows(series: &HandshakeSeries, has_hints: &mut bool) -> Vec<String> {
     let row = |point: &HandshakePoint| {
         let shown = shown(point);
         let rate = format!("{}{:.1}", shown.mark(), shown.median(&RATE)?);
-        let speed_up = speed_up(point, first(series)?)?.median;
-        *has_hints |= shown.is_hint();
+        let speed_up = speed_up(point, first(series)?)?;
+        *has_hints |= shown.is_hint() || speed_up.is_hint;
+        let speed_up = format!("{}{:.2}", speed_up.mark(), speed_up.spread.median);
         let (stack, threads) = (&series.stack, point.threads);
-        let mut row = format!("{stack:<18} {threads:>7} {rate:>12} {speed_up:>8.2}");
+        let mut row = format!("{stack:<18} {threads:>7} {rate:>12} {speed_up:>8}");
         for figure in &COSTS {
             let value = shown.median(figure);
             let value = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
