@@ -120,10 +120,9 @@ pub const STORIES: [Story; 6] = [
             words: "% of one thread's MB/s",
         },
         real: "Asio itself, and the OpenSSL that is installed: the shared loop and the loop per \
-            core are the write-up's own. Where Asio is missing, tokio drives the same OpenSSL.",
+            core are the write-up's own. Where Asio is missing, the step is left out.",
         emulated: "The lock of OpenSSL 1.0: put around every operation of a library that no \
-            longer has it, and handed to whoever waits longest. The real one is taken four times \
-            as often.",
+            longer has it, taken as often as the real one.",
         counted: None,
         cores: "No supported OpenSSL has that lock any more: the lab puts it back with \
             --emulate error-lock. Two cores show neither the peak at three threads nor the rise to \
