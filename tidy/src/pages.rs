@@ -39,7 +39,7 @@ pub(crate) fn check_commands(repository: &Repository, findings: &mut Vec<Finding
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             table = name;
         } else if let Some((command, proof)) = entry(line) {
-            if let Some(wrong) = wrong_in(table, proof, repository) {
+            if let Some(wrong) = wrong_in(table, command, proof, repository) {
                 findings.push(Finding::new(list, number, "command", wrong));
             }
             entries.insert(command.to_owned(), (number, false));
@@ -71,7 +71,7 @@ fn is_page(file: &File) -> bool {
 }
 
 /// What is wrong with what the list says of a command, in one of its tables.
-fn wrong_in(table: &str, proof: &str, repository: &Repository) -> Option<String> {
+fn wrong_in(table: &str, command: &str, proof: &str, repository: &Repository) -> Option<String> {
     match table {
         "elsewhere" => proof.is_empty().then(|| "say why it cannot run here".to_owned()),
         "long" => (!begins_with_date(proof))
@@ -79,8 +79,13 @@ fn wrong_in(table: &str, proof: &str, repository: &Repository) -> Option<String>
         "run" => {
             let (path, word) = proof.split_once(": ").unwrap_or((proof, ""));
             let file = repository.files.iter().find(|file| file.path == path);
-            let is_there = file.is_some_and(|file| !word.is_empty() && has_test(file, word));
-            (!is_there).then(|| format!("`{proof}`: name a FILE: and a TEST that is in it"))
+            let file = file.filter(|file| !word.is_empty() && has_test(file, word));
+            let Some(file) = file else {
+                return Some(format!("`{proof}`: name a FILE: and a TEST that is in it"));
+            };
+            let mut options = command.split(' ').filter(|word| word.starts_with("--"));
+            let untried = options.find(|option| !file.text.contains(option))?;
+            Some(format!("{path} never says {untried}: let the test run the command as it stands"))
         }
         other => Some(format!("no table [{other}]: it is [elsewhere], [long] or [run]")),
     }

@@ -143,8 +143,9 @@ fn every_command_on_a_page_is_known_to_work() {
     let page = "# A page\n```sh\n# first\n./demo --once   # a remark\nlab \\\n  --all\n```\n";
     let found = |list: &str| {
         let files = [("README.md", page), ("docs/commands.toml", list), ("a.rs", TESTED)];
+        let files = files.into_iter().chain([("c.rs", "//! Tests.\nfn it_runs() {}\n")]);
         let files = files.map(|(path, text)| file(path, text));
-        let findings = check(&Repository::new(files.to_vec()));
+        let findings = check(&Repository::new(files.collect()));
         let found = findings.into_iter().filter(|finding| finding.rule == "command");
         found.map(|finding| (finding.path, finding.line)).collect::<Vec<_>>()
     };
@@ -165,6 +166,8 @@ fn every_command_on_a_page_is_known_to_work() {
         ("run", "a.rs"),
         ("run", "a.rs: it_run"),
         ("run", "b.rs: it_runs"),
+        // It is there, but runs something else.
+        ("run", "c.rs: it_runs"),
     ] {
         assert_eq!(found(&whole(table, proof)), list(4), "{table}: {proof}");
     }
@@ -342,4 +345,4 @@ fn file(path: &str, text: &str) -> File {
 const CLEAN: &str = "//! A crate.\n#![forbid(unsafe_code)]\n\nuse std::collections::HashMap;\n";
 
 /// A file with two tests.
-const TESTED: &str = "//! Tests.\nfn it_runs() {}\nfn both_run() {}\n";
+const TESTED: &str = "//! Tests of --once and --all.\nfn it_runs() {}\nfn both_run() {}\n";

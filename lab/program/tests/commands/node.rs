@@ -144,7 +144,7 @@ fn the_package_answers_in_every_mode_and_its_lanes_do_the_work() {
         return;
     }
     let package = package.to_string_lossy();
-    let modes = "--mode=hybrid,sealane-ring,sealane-socket,sealane";
+    let modes = "--mode=https,cluster,hybrid,sealane-ring,sealane-socket,sealane";
     let node = node(&[modes, "--rounds=1", "--concurrency=4", "--package", &package]);
     for row in &node.rows {
         assert_eq!(row.failure, None, "{row:?}");

@@ -200,7 +200,8 @@ fn any_server_can_be_named_by_its_command_line() {
     let arguments = ["--only", "mine", "--cases", "full,resumed,keep-alive-3k,full-rsa,names"];
     let peer = "mine=exec hitch --user=nobody --workers={workers} --frontend=[127.0.0.1]:{port} \
                 --backend=[127.0.0.1]:$(echo {backend} | cut -d: -f2) --ocsp-dir= {cert}";
-    let (output, run) = quick(&sealane(), &[&arguments[..], &["--peer", peer]].concat());
+    let haproxy = ["--haproxy", "/usr/sbin/haproxy", "--peer", peer];
+    let (output, run) = quick(&sealane(), &[&arguments[..], &haproxy].concat());
     let text = text(&output);
     assert!(output.status.success(), "{text}");
     let servers = run.unwrap().servers.unwrap();

@@ -74,6 +74,23 @@ fn a_path_is_a_stack_if_a_libssl_lies_there() {
 }
 
 #[test]
+fn a_libssl_by_its_path_stands_beside_the_others() {
+    let cache = tempfile::tempdir().unwrap();
+    let openssl = system_libssl(cache.path());
+    let openssl = openssl.to_str().unwrap();
+    let stacks = format!("sealane,openssl,{openssl}");
+    let mut arguments = vec!["handshake", "--stack", &stacks, "--kind", "full,ticket"];
+    arguments.extend(["--threads", "1,2,4", "--rounds", "1", "--window-ms", "20"]);
+    let output = lab(cache.path(), &arguments);
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    for stack in ["sealane ", "openssl ", openssl] {
+        let rows = text.lines().filter(|line| line.starts_with(stack)).count();
+        assert!(rows >= 2 * 3, "{stack}: {text}");
+    }
+}
+
+#[test]
 fn memory_tells_bytes_of_each_end_and_what_a_session_cache_keeps() {
     let cache = tempfile::tempdir().unwrap();
     let json = cache.path().join("run.json");
