@@ -3,6 +3,7 @@
 
 use std::{
     env, fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -78,8 +79,23 @@ impl Resume {
             .try_get_matches_from(words.iter().skip(1))
             .and_then(|matches| A::from_arg_matches(&matches))
             .map_err(|error| wrong(&error.to_string()))?;
+        // The document says what is run, and may be another's.
+        let _ = writeln!(io::stderr(), "goes on with: {}", shown(words));
         Ok((journal, begun))
     }
+}
+
+/// A command as it could be typed; what a terminal would not show as it stands is escaped.
+fn shown(words: &[String]) -> String {
+    let plain = |word: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./:@%+".contains(c);
+        !word.is_empty() && word.chars().all(is_plain)
+    };
+    let words = words.iter().map(|word| match plain(word) {
+        true => word.clone(),
+        false => format!("{word:?}"),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The number of rounds.
@@ -178,6 +194,13 @@ mod tests {
         let other = journal("bulk").err().unwrap().to_string();
         assert!(other.contains("it is no run of `bulk`"), "{other}");
         assert!(parsed(&["--resume", file, "--rounds=7"]).is_err());
+    }
+
+    #[test]
+    fn a_command_is_shown_as_it_could_be_typed_and_rules_no_terminal() {
+        let words = ["sealane-lab", "servers", "--peer", "a=rm -r x", "\u{1b}[2J", ""];
+        let shown = shown(&words.map(str::to_owned));
+        assert_eq!(shown, "sealane-lab servers --peer \"a=rm -r x\" \"\\u{1b}[2J\" \"\"");
     }
 
     #[test]

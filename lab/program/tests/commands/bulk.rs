@@ -310,11 +310,32 @@ fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     assert!(said.contains("rustls-ring has become another file"), "{said}");
     journal::write(&path, &stopped).unwrap();
 
-    assert!(resume().output().unwrap().status.success());
+    let resumed = resume().output().unwrap();
+    assert!(resumed.status.success());
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    assert!(said.contains(" bulk --stack rustls-ring --threads 1 --window-ms 100"), "{said}");
     let whole = journal::read(&path).unwrap();
     assert!(whole.complete);
     assert_eq!(only(&whole).rounds.len(), 8);
     assert_eq!(only(&whole).rounds[..kept], only(&stopped).rounds[..]);
+}
+
+/// As behind `nohup`, which has it ignored.
+#[test]
+fn a_closed_terminal_does_not_stop_what_ignores_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sealane-lab")]);
+    command.args(["bulk", "--stack", "rustls-ring", "--threads", "1", "--window-ms", "100"]);
+    command.args(["--rounds", "4", "--json"]).arg(&path);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    wait_for(&mut child, || path.exists());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    assert!(child.wait().unwrap().success());
+    let run = journal::read(&path).unwrap();
+    assert!(run.complete && only(&run).rounds.len() == 4);
 }
 
 fn wait_for(child: &mut Child, happens: impl Fn() -> bool) {
