@@ -87,11 +87,12 @@ fn wakeups(rows: &[StrategyRow]) -> StrategyCheck {
     let loaded = |row: &&StrategyRow| {
         row.variant["traffic"] == Traffic::KEEP_ALIVE && concurrency(row) >= LOADED_CONCURRENCY_MIN
     };
-    let pairs: Vec<[f64; 2]> = whole(Strategy::Ring)
+    let pairs: Vec<[f64; 3]> = whole(Strategy::Ring)
         .filter(loaded)
         .filter_map(|ring| {
             let queue = whole(Strategy::Queue).find(|queue| queue.variant == ring.variant)?;
-            Some([queue.median(CALLS)?, ring.median(CALLS)?])
+            let ratio = Spread::of_ratios(ring.values(CALLS), queue.values(CALLS))?.median;
+            Some([queue.median(CALLS)?, ring.median(CALLS)?, ratio])
         })
         .collect();
     let per_event = most(&mut whole(Strategy::Ring).filter(loaded), CALLS);
@@ -101,10 +102,10 @@ fn wakeups(rows: &[StrategyRow]) -> StrategyCheck {
         return check("B6", claim, (per_batch > 1.0).then_some(false), shown);
     };
     shown += &format!(", {per_event:.3} per event under load");
-    for [queue, ring] in &pairs {
+    for [queue, ring, _] in &pairs {
         shown += &format!("; queue {queue:.2}, ring {ring:.2}");
     }
-    let fewer = pairs.iter().all(|[queue, ring]| ring < queue);
+    let fewer = pairs.iter().all(|[.., ratio]| *ratio < 1.0);
     let within = per_batch <= 1.0 && per_event <= CALLS_PER_EVENT_MAX;
     match pairs.is_empty() && within {
         true => check("B6", claim, None, format!("{shown}; it takes queue")),
@@ -145,7 +146,7 @@ fn table(rows: &[StrategyRow]) -> StrategyCheck {
 }
 
 /// B8: what TLSnappy published of its ring, at the most requests at a time. It had 16 processors:
-/// with fewer, what does not show is no failure, and is not called held.
+/// with fewer it is told, and decided neither way.
 fn published(rows: &[StrategyRow], processors: usize) -> StrategyCheck {
     let claim = "with bodies of 100,000 bytes the ring answers 9% more than the queue, and its \
                  longest answer takes a tenth of the time";
@@ -176,17 +177,15 @@ fn published(rows: &[StrategyRow], processors: usize) -> StrategyCheck {
         told(longest),
         concurrency(ring),
     );
-    let shows = rate.min >= RATE_GAIN_MIN && longest.min >= LONGEST_GAIN_MIN;
-    match (shows && rounds >= ROUNDS_MIN, processors >= PUBLISHED_PROCESSORS) {
-        (false, true) if rounds < ROUNDS_MIN => {
-            check("B8", claim, None, format!("{rounds} rounds are too few: {shown}"))
-        }
-        (false, false) => {
-            let text = format!("not shown here, on {processors} processors of 16: {shown}");
-            check("B8", claim, None, text)
-        }
-        (holds, _) => check("B8", claim, Some(holds), shown),
+    if processors < PUBLISHED_PROCESSORS {
+        let text = format!("{processors} processors of {PUBLISHED_PROCESSORS}: {shown}");
+        return check("B8", claim, None, text);
     }
+    if rounds < ROUNDS_MIN {
+        return check("B8", claim, None, format!("{rounds} rounds are too few: {shown}"));
+    }
+    let shows = rate.min >= RATE_GAIN_MIN && longest.min >= LONGEST_GAIN_MIN;
+    check("B8", claim, Some(shows), shown)
 }
 
 /// The row of a strategy under some traffic, if it has figures.
@@ -272,6 +271,13 @@ mod tests {
         };
         let judgements = [judged(0.8, 0.1), judged(0.1, 0.1), judged(0.8, 0.6)];
         assert_eq!(judgements, [Some(true), Some(false), Some(false)]);
+        // By its median a ring that is as dear in each round would look cheaper.
+        let of = |strategy: &str, calls: [f64; 3]| StrategyRow {
+            figures: named([(CALLS, calls.to_vec()), ("calls_per_batch", vec![1.0; 3])]),
+            ..loaded(strategy, 0.0)
+        };
+        let rows = vec![of("queue", [0.1, 0.4, 0.3]), of("ring", [0.11, 0.2, 0.31])];
+        assert_eq!(holds(rows, 2, "B6"), Some(false));
         assert_eq!(holds(vec![loaded("ring", 0.1)], 2, "B6"), None);
 
         let times = [("p50_us", 1.0), ("p99_us", 2.0), ("max_us", 3.0)];
@@ -288,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_published_gain_that_does_not_show_is_not_held_and_fails_on_as_many_processors() {
+    fn a_published_gain_is_decided_on_as_many_processors_alone() {
         let judged = |[rate, longest]: [f64; 2], processors| {
             let large = |strategy: &str, rate, longest| {
                 let figures = [("rate", rate), ("max_us", longest)];
@@ -297,7 +303,7 @@ mod tests {
             let rows = vec![large("queue", 100.0, 190.0), large("ring", rate, longest)];
             holds(rows, processors, "B8")
         };
-        assert_eq!(judged([110.0, 19.0], 2), Some(true));
+        assert_eq!((judged([110.0, 19.0], 2), judged([110.0, 19.0], 16)), (None, Some(true)));
         for weaker in [[108.0, 19.0], [110.0, 20.0]] {
             assert_eq!((judged(weaker, 2), judged(weaker, 16)), (None, Some(false)));
         }

@@ -50,34 +50,32 @@ fn kept(rows: &[StrategyRow], processors: usize) -> StrategyCheck {
             let shown = format!("lane {lane:.2}, atomic {atomic:.2}");
             check("R2", claim, Some(lane >= 0.9 && atomic <= 0.5), shown)
         }
-        _ => check("R2", claim, None, "it takes lane and atomic, with 1 and 2 threads"),
+        _ => check("R2", claim, None, format!("it takes lane and atomic, {LACKING}")),
     }
 }
 
 /// R3: whether the patch of 2012 was one.
 fn lock(rows: &[StrategyRow], processors: usize) -> StrategyCheck {
     let claim = "an atomic counts faster than a lock, alone and with others";
-    let rate = |strategy, is_alone: bool| {
-        let mut rows = if_fits(rows, strategy, processors).filter(|row| alone(row) == is_alone);
-        rows.find_map(|row| row.median(RATE))
+    let gain = |is_alone: bool| {
+        let mut atomics = if_fits(rows, Strategy::Atomic, processors);
+        let atomic = atomics.find(|row| alone(row) == is_alone)?;
+        let mut locks = if_fits(rows, Strategy::Lock, processors);
+        atomic.ratio(locks.find(|row| row.variant == atomic.variant)?, RATE)
     };
-    let pair =
-        |is_alone| Some([rate(Strategy::Atomic, is_alone)?, rate(Strategy::Lock, is_alone)?]);
-    match (pair(true), pair(false)) {
-        (Some([atomic, lock]), Some([atomic_with, lock_with])) => {
-            let (one, several) = (atomic / lock, atomic_with / lock_with);
+    match (gain(true), gain(false)) {
+        (Some(one), Some(several)) => {
             let shown = format!("x{one:.2} alone, x{several:.2} with others");
             check("R3", claim, Some(one > 1.0 && several > 1.0), shown)
         }
-        _ => check("R3", claim, None, "it takes lock and atomic, with 1 and 2 threads"),
+        _ => check("R3", claim, None, format!("it takes lock and atomic, {LACKING}")),
     }
 }
 
 /// The share of one thread's rate that each of the most threads keeps.
 fn kept_by(rows: &[StrategyRow], strategy: Strategy, processors: usize) -> Option<f64> {
-    let one = if_fits(rows, strategy, processors).find(|row| alone(row))?.median(RATE)?;
-    let last = if_fits(rows, strategy, processors).filter(|row| !alone(row)).last()?;
-    Some(last.median(RATE)? / one)
+    let one = if_fits(rows, strategy, processors).find(|row| alone(row))?;
+    if_fits(rows, strategy, processors).filter(|row| !alone(row)).last()?.ratio(one, RATE)
 }
 
 fn if_fits(
@@ -101,11 +99,14 @@ fn threads(row: &StrategyRow) -> usize {
     row.variant["threads"].parse().unwrap_or(usize::MAX)
 }
 
+/// Fewer rounds decide no rate.
+const LACKING: &str = "with 1 and 2 threads and --rounds=5";
 const STRATEGIES: [Strategy; 3] = [Strategy::Lock, Strategy::Atomic, Strategy::Lane];
 
 #[cfg(test)]
 mod tests {
     use sealane_lab_harness::strategies::named;
+    use sealane_lab_model::statistics::ROUNDS_MIN;
 
     use super::*;
 
@@ -114,7 +115,7 @@ mod tests {
         StrategyRow {
             strategy: word(&strategy),
             variant: named([("threads", threads.to_string())]),
-            figures: named([(RATE, vec![rate])].into_iter().chain(writes)),
+            figures: named([(RATE, vec![rate; ROUNDS_MIN])].into_iter().chain(writes)),
             ..StrategyRow::default()
         }
     }
@@ -150,5 +151,22 @@ mod tests {
         assert_eq!(judged([5.0, 20.0, 80.0], writes, 2)[1], no);
         assert_eq!(judged([5.0, 90.0, 98.0], writes, 2)[1], no);
         assert_eq!(judged([25.0, 20.0, 98.0], writes, 2)[2], no);
+    }
+
+    #[test]
+    fn rates_of_one_round_are_compared_and_of_enough() {
+        let rates = |strategy, threads, rates: &[f64]| StrategyRow {
+            figures: named([(RATE, rates.to_vec())]),
+            ..row(strategy, threads, 0.0, None)
+        };
+        // The machine slows down, and each round has the same share.
+        let of = [100.0, 50.0, 25.0, 12.0, 6.0].map(|rate| (rate, 0.95 * rate));
+        let (one, two): (Vec<f64>, Vec<f64>) = of.into_iter().unzip();
+        let rows = |rounds| {
+            vec![rates(Strategy::Lane, 1, &one[..rounds]), rates(Strategy::Lane, 2, &two[..rounds])]
+        };
+        let share = kept_by(&rows(5), Strategy::Lane, 2).unwrap();
+        assert!((share - 0.95).abs() < 1e-9, "{share}");
+        assert_eq!(kept_by(&rows(4), Strategy::Lane, 2), None);
     }
 }

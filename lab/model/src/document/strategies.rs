@@ -72,7 +72,13 @@ impl StrategyRow {
     /// or if one of them has it in some rounds only, which nobody can pair.
     #[must_use]
     pub fn ratio(&self, to: &Self, figure: &str) -> Option<f64> {
-        let [of, to] = [self, to].map(|row| row.values(figure));
+        self.ratio_of(figure, to, figure)
+    }
+
+    /// The same of two figures.
+    #[must_use]
+    pub fn ratio_of(&self, figure: &str, to: &Self, other: &str) -> Option<f64> {
+        let (of, to) = (self.values(figure), to.values(other));
         let counting = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
         let spread = paired_ratio(&counting(of), &counting(to)).filter(|_| of.len() == to.len());
         spread.map(|spread| spread.median)

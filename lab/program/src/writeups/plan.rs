@@ -55,7 +55,7 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
             format!("references --rounds=5 --window-ms=300 {writes}"),
         ),
         bulk,
-        step("certificates", "who decodes certificates", 80, "certificates --rounds=3".into()),
+        step("certificates", "who decodes certificates", 125, "certificates --rounds=5".into()),
         contexts,
         step(
             "tables",

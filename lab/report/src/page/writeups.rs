@@ -9,8 +9,9 @@ use std::{
 use sealane_lab_model::{
     document::{BulkSeries, Judgement, Run, Strategies},
     error::Error,
-    figures::{self, bulk::RATE},
+    figures::{bulk::RATE, rounds::counting},
     number::number,
+    statistics::paired_ratio,
     words,
 };
 
@@ -136,12 +137,11 @@ fn loops_shown(sources: &Sources, fault: &str, remedy: &str, words: &str) -> Opt
                 && Load::of(part.of) == Load::of(faulty.of)
                 && runs(part.of, loops, emulate)
         });
-        let rate = |part: &Part<'_, BulkSeries>| figures::Shown::of(&part.of.rounds).median(&RATE);
-        let rates = same.filter_map(|part| Some((part.of.threads, rate(part)?)));
-        let mut rates: Vec<(usize, f64)> = rates.collect();
+        let rates = same.map(|part| (part.of.threads, counting(&part.of.rounds, &RATE)));
+        let mut rates: Vec<(usize, Vec<Option<f64>>)> = rates.collect();
         rates.sort_by_key(|(threads, _)| *threads);
-        let [(1, first), .., (threads, last)] = rates[..] else { return None };
-        Some((threads, (100.0 * last / first).round()))
+        let [(1, first), .., (threads, last)] = &rates[..] else { return None };
+        Some((*threads, (100.0 * paired_ratio(last, first)?.median).round()))
     };
     let mut faulty = parts.iter().filter(|part| runs(part.of, fault, Some(LOCK)));
     faulty.find_map(|faulty| {
