@@ -55,7 +55,8 @@ pub(super) fn run(
         Ok(thread.counts())
     })?;
     let mut sums = BTreeMap::new();
-    for (name, value) in counts.into_iter().flatten() {
+    let counts = counts.into_iter().flatten().filter(|(name, _)| task.strategy.tells(name));
+    for (name, value) in counts {
         *sums.entry(name.to_owned()).or_insert(0.0) += value as f64;
     }
     Ok(Reply::Figures { figures: sums, times: BTreeMap::new() })

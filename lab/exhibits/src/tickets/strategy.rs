@@ -1,11 +1,11 @@
 //! The strategies, [`Strategy`], and what they have in common: [`SharedKeys`] is a process's,
 //! [`Issuer`] is what one thread seals and opens with.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use sealane_engine::{
     policy::PolicyDigest,
-    provider::random,
+    provider::{ProviderError, random},
     tickets::{LaneClock, LaneTickets, LeafDigest, TicketRoot, Ticketer, UnixSeconds},
 };
 use sealane_lab_model::error::Error;
@@ -30,6 +30,14 @@ pub enum Strategy {
     RwLock,
     /// Keys that each thread derives by itself from one root: Sealane
     Lane,
+}
+
+impl Strategy {
+    /// Whether its rows have the figure: the locks of a lane are not counted here, by what could
+    /// count none, but by the shared writes that they would be.
+    pub(super) fn tells(self, figure: &str) -> bool {
+        self != Self::Lane || !figure.starts_with("lock_")
+    }
 }
 
 /// What a process has one of.
@@ -70,7 +78,7 @@ impl SharedKeys {
         let keys = match self {
             Self::Lane(root) => {
                 let clock = Arc::new(LaneClock::new(now));
-                let tickets = LaneTickets::new(root.clone(), Arc::clone(&clock), random::fill);
+                let tickets = LaneTickets::new(root.clone(), Arc::clone(&clock), draw);
                 let ticketer = Box::new(tickets.ticketer(POLICY));
                 Keys::Lane { clock, leaf: LeafDigest::of(LEAF), ticketer, tickets }
             }
@@ -104,7 +112,8 @@ impl Issuer<'_> {
         self.now = now;
         if let Keys::Lane { clock, tickets, .. } = &self.keys {
             clock.set(now);
-            tickets.rotate().map_err(|error| Error::Check(error.to_string()))?;
+            let rotated = self.drawing(0, || tickets.rotate());
+            rotated.map_err(|error| Error::Check(error.to_string()))?;
         }
         Ok(())
     }
@@ -115,7 +124,8 @@ impl Issuer<'_> {
     /// None was made.
     pub(super) fn issue(&self, session: &[u8]) -> Result<Vec<u8>, Error> {
         let ticket = match &self.keys {
-            Keys::Lane { leaf, ticketer, .. } => ticketer.seal(leaf, session),
+            // A nonce, and whatever else it may draw.
+            Keys::Lane { leaf, ticketer, .. } => self.drawing(1, || ticketer.seal(leaf, session)),
             Keys::Mutex(shared) => shared.with(self.now, &self.tally, |keys| keys.seal(session)),
             Keys::RwLock(shared) => shared.with(self.now, &self.tally, |keys| keys.seal(session)),
         };
@@ -125,11 +135,33 @@ impl Issuer<'_> {
     /// The session of a ticket, if it opens.
     pub(super) fn resume(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         match &self.keys {
-            Keys::Lane { leaf, ticketer, .. } => ticketer.open(leaf, ticket),
+            Keys::Lane { leaf, ticketer, .. } => self.drawing(0, || ticketer.open(leaf, ticket)),
             Keys::Mutex(shared) => shared.with(self.now, &self.tally, |keys| keys.open(ticket)),
             Keys::RwLock(shared) => shared.with(self.now, &self.tally, |keys| keys.open(ticket)),
         }
     }
+}
+
+impl Issuer<'_> {
+    /// What a lane does. It is given random bytes for so many nonces; those that it draws beyond
+    /// them are of keys.
+    fn drawing<T>(&self, nonces: u64, does: impl FnOnce() -> T) -> T {
+        let before = DRAWN.get();
+        let done = does();
+        (nonces..DRAWN.get() - before).for_each(|_| self.tally.generates());
+        done
+    }
+}
+
+/// Fills a lane's buffer, and counts it.
+fn draw(bytes: &mut [u8]) -> Result<(), ProviderError> {
+    DRAWN.set(DRAWN.get() + 1);
+    random::fill(bytes)
+}
+
+thread_local! {
+    /// Buffers that this thread's lane has had filled.
+    static DRAWN: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Stands for the one certificate that is served here.
@@ -143,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_thread_opens_every_threads_tickets_and_a_lane_takes_no_lock() {
+    fn every_thread_opens_every_threads_tickets() {
         let now = UnixSeconds(6_000_000);
         for (strategy, locks) in [(Strategy::Mutex, 2), (Strategy::RwLock, 2), (Strategy::Lane, 0)]
         {
@@ -156,5 +188,20 @@ mod tests {
             }
             assert_eq!(first.tally.acquisitions.get(), locks, "{strategy:?}");
         }
+    }
+
+    #[test]
+    fn random_bytes_that_a_lane_draws_beside_its_nonces_are_keys() {
+        let now = UnixSeconds(6_000_000);
+        let shared = SharedKeys::new(Strategy::Lane, now, 600, &Tally::default()).unwrap();
+        let issuer = shared.issuer(now);
+        let before = DRAWN.get();
+        let ticket = issuer.issue(b"session").unwrap();
+        assert!(issuer.resume(&ticket).is_some());
+        assert_eq!(DRAWN.get() - before, 1, "the nonce, which is seen");
+        assert_eq!(issuer.tally.generated.get(), 0);
+        let draws = |times| (0..times).try_for_each(|_| draw(&mut [0; 32]));
+        issuer.drawing(1, || draws(3)).unwrap();
+        assert_eq!(issuer.tally.generated.get(), 2);
     }
 }

@@ -15,7 +15,7 @@ use sealane_lab_harness::{
 use sealane_lab_model::{error::Error, histogram::Times};
 
 use super::{
-    strategy::{Issuer, SharedKeys},
+    strategy::{Issuer, SharedKeys, Strategy},
     task::{SESSION_BYTES, START, Start, TicketsTask, on_all_threads},
 };
 
@@ -45,7 +45,7 @@ pub(super) fn run(
         let (mut thread, times) = ready?;
         thread.window(end, times)
     })?;
-    result(&parts)
+    result(task.strategy, &parts)
 }
 
 /// Every thread issues and resumes exactly so many tickets, marked as the server's and the client's
@@ -195,7 +195,7 @@ struct Part {
     times: Times,
 }
 
-fn result(parts: &[Part]) -> Result<Reply, Error> {
+fn result(strategy: Strategy, parts: &[Part]) -> Result<Reply, Error> {
     let mut all = Times::new()?;
     let mut per_s = 0.0;
     for part in parts {
@@ -214,6 +214,7 @@ fn result(parts: &[Part]) -> Result<Reply, Error> {
         ("keys_generated", sum(|part| part.generated)),
         ("keys_generated_locked", sum(|part| part.generated_locked)),
     ];
+    let figures = figures.into_iter().filter(|(name, _)| strategy.tells(name));
     Ok(Reply::Figures { figures: named(figures), times: named([("ticket", all.document()?)]) })
 }
 

@@ -26,13 +26,14 @@ fn locks_are_taken_and_waited_for_where_there_are_locks() {
     assert_eq!(names, ["mutex", "rwlock", "lane"].repeat(3));
     let (windows, rotations) = strategies.rows.split_at(6);
     for row in windows {
-        let locks = if row.strategy == "lane" { 0.0 } else { 1.0 };
-        assert_eq!(row.figures["lock_acquisitions"], [locks; 2], "{row:?}");
+        // A lane's locks are not counted by what could count none.
+        let locks = (row.strategy != "lane").then(|| vec![1.0; 2]);
+        assert_eq!(row.figures.get("lock_acquisitions"), locks.as_ref(), "{row:?}");
         assert_eq!(row.figures["keys_generated"], [0.0; 2], "{row:?}");
         // Both rounds' tickets, issued and resumed.
         let times = Times::read(&row.times["ticket"]).unwrap();
         assert!(times.count() > 0 && times.count().is_multiple_of(2), "{row:?}");
-        if row.strategy == "lane" || row.variant["threads"] == "1" {
+        if row.strategy != "lane" && row.variant["threads"] == "1" {
             assert_eq!(row.figures["lock_waits"], [0.0; 2], "{row:?}");
         }
     }

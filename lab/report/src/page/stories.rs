@@ -216,11 +216,11 @@ pub const STORIES: [Story; 6] = [
         drawn: &["tickets_per_s", "lock_waits", "shared_writes_issue"],
         times: &[Times { name: "ticket", variant: Some(("threads", "2")) }],
         contrast: Contrast {
-            figure: "lock_acquisitions",
+            figure: "shared_writes_issue",
             fault: "mutex",
             remedy: "lane",
             variant: None,
-            words: "locks taken per ticket",
+            words: "shared writes per ticket issued",
         },
         real: "rustls 0.23.16 and 0.23.17 as released, counted from recordings of both: the \
             published remedy took away waiting, not sharing. Either writes as often to memory \
