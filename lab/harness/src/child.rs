@@ -7,7 +7,10 @@ use std::{
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::{Path, PathBuf},
     process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -28,6 +31,8 @@ pub struct Child {
     asked_by: Option<(Signal, Duration)>,
     /// What it prints, if a file has that.
     log: Option<PathBuf>,
+    /// The variable that its environment has, and that of all that it starts.
+    mark: String,
     /// After this its number may be somebody else's.
     is_waited_for: bool,
 }
@@ -39,10 +44,13 @@ impl Child {
     /// [`Error::Io`] of the system.
     pub fn start(command: &mut Command) -> Result<Self, Error> {
         let what = format!("start {}", command.get_program().to_string_lossy());
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("SEALANE_LAB_CHILD_{}_{number}", process::id());
+        command.env(&mark, "1");
         // In its own group, Ctrl-C reaches the lab alone, which ends its children in order.
         let process = command.process_group(0).spawn().map_err(Error::io(what))?;
         let pid = Pid::from_child(&process);
-        Ok(Self { process, pid, asked_by: None, log: None, is_waited_for: false })
+        Ok(Self { process, pid, asked_by: None, log: None, mark, is_waited_for: false })
     }
 
     /// Starts `command`, with what it prints in the file `log`.
@@ -91,12 +99,17 @@ impl Child {
         !self.is_waited_for && matches!(waitid(WaitId::Pid(self.pid), LOOK), Ok(None))
     }
 
-    /// How the first process ended, once it has; what it left in its group ends too.
+    /// How the first process ended, once it has; what it left ends too: in its group, and, if this
+    /// process adopts orphans as the lab's does, in others.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.runs() {
             return None;
         }
+        let left = self.started();
         self.signal_group(Signal::KILL);
+        for process in left {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
         self.is_waited_for = true;
         self.process.wait().ok()
     }
@@ -125,14 +138,18 @@ impl Child {
     /// Sends `signal` to the whole group, if nobody has waited for the first process: after that
     /// the group's number may be somebody else's.
     pub fn signal_group(&self, signal: Signal) {
-        if !self.is_waited_for && waitid(WaitId::Pid(self.pid), LOOK).is_ok() {
+        if self.is_there() {
             let _ = kill_process_group(self.pid, signal);
         }
     }
 
+    /// Whether nobody has waited for the first process, which has its number until then.
+    fn is_there(&self) -> bool {
+        !self.is_waited_for && waitid(WaitId::Pid(self.pid), LOOK).is_ok()
+    }
+
     /// Ends the first process and all that it started, asked before if it is to be.
     pub fn end(&mut self) -> Option<ExitStatus> {
-        // What is in other groups is nobody's child, and not to be found, after the first's end.
         let mut started = self.started();
         if let Some((signal, within)) = self.asked_by.filter(|_| self.runs()) {
             let _ = self.signal(signal);
@@ -165,10 +182,24 @@ impl Child {
         last.unwrap_or("it ended without a word").to_owned()
     }
 
-    /// The descendants, by what is not another process when they have ended.
+    /// The descendants, by what is not another process when they have ended. After the end of the
+    /// first process they are orphans, which only the mark tells from those of another.
     fn started(&self) -> Vec<OwnedFd> {
-        held(self.id(), || if self.runs() { tree(self.id()).unwrap_or_default() } else { vec![] })
+        held(self.id(), || match (self.runs(), self.is_there()) {
+            (true, _) => tree(self.id()).unwrap_or_default(),
+            (false, true) => {
+                let mut all = tree(process::id()).unwrap_or_default();
+                all.retain(|id| is_marked(*id, &self.mark));
+                all
+            }
+            (false, false) => Vec::new(),
+        })
     }
+}
+
+fn is_marked(id: u32, mark: &str) -> bool {
+    let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|it| it.strip_suffix(b"=1") == Some(mark.as_bytes()))
 }
 
 /// What `tree` tells, but for `first`. A number may have become another process's before it was
@@ -236,6 +267,8 @@ fn locked(kept: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Children of this process so far.
+static STARTED: AtomicU64 = AtomicU64::new(0);
 /// For a server to close its connections, and for a run of the lab to finish a round and write it.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 /// The bytes that a pipe holds.
@@ -258,7 +291,10 @@ mod tests {
         os::unix::process::ExitStatusExt,
     };
 
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::{
+        event::{PollFd, PollFlags, Timespec, poll},
+        process::{getpid, set_child_subreaper},
+    };
 
     use super::*;
 
@@ -304,6 +340,33 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         wait_for_end_of(sleep);
         assert_eq!((child.runs(), child.ended(), child.end()), (false, Some(status), Some(status)));
+    }
+
+    #[test]
+    fn what_one_that_died_left_in_another_group_ends_where_orphans_are_adopted() {
+        set_child_subreaper(Some(getpid())).unwrap();
+        let script = "setsid sleep 1000 & echo $!; read line; kill -KILL $$";
+        for is_dropped in [false, true] {
+            let mut command = shell(script);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = Child::start(&mut command).unwrap();
+            let mut line = String::new();
+            BufReader::new(child.take_output().unwrap()).read_line(&mut line).unwrap();
+            let sleep = line.trim().parse().unwrap();
+            while !sleeps(sleep) {
+                thread::yield_now();
+            }
+            drop(child.take_input());
+            while child.runs() {
+                thread::yield_now();
+            }
+            if is_dropped {
+                drop(child);
+            } else {
+                assert_eq!(child.ended().unwrap().signal(), Some(Signal::KILL.as_raw()));
+            }
+            wait_for_end_of(sleep);
+        }
     }
 
     #[test]
