@@ -14,6 +14,7 @@ mod limits;
 mod listener_limits;
 mod mistake;
 pub mod network;
+mod process;
 mod proxy;
 mod proxy_header;
 mod reader;
@@ -48,6 +49,7 @@ pub use limits::Limits;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use network::Network;
+pub use process::Process;
 pub use proxy::AcceptProxy;
 pub use proxy_header::{ProxyHeader, Telling, Told};
 pub use route::Route;
@@ -75,6 +77,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// Whether each lane is bound to a core of its own.
     pub pin_lanes: bool,
+    /// Who the process is, and who may look into it.
+    pub process: Process,
     /// Where the keys that open certificate stores come from; there if a listener has a store.
     pub store_key: Option<KeySource>,
     /// How sessions are resumed.
@@ -156,6 +160,7 @@ impl Config {
             limits: Limits::default(),
             listeners: vec![listener],
             pin_lanes: false,
+            process: Process::default(),
             store_key: simple.store_key_file.map(KeySource::File),
             tickets: Tickets::default(),
             watch: true,

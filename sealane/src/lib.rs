@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod networks;
 pub mod notices;
 pub mod operator;
+pub mod process;
 pub mod proxy_header;
 pub mod relay;
 pub mod stores;

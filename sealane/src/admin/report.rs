@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::process;
 use std::time::{Duration, SystemTime};
 
+use rustix::process::{getegid, geteuid};
 use sealane_engine::certificates::{Inventory, InventoryEntry, InventoryFailure};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
@@ -17,6 +18,7 @@ use crate::backends::BackendCounters;
 use crate::config::{ClientDemand, Limits, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
+use crate::process::has_core_dumps;
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
@@ -33,6 +35,7 @@ pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
     let mut body = serde_json::to_vec_pretty(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": process::id(),
+        "process": own_process(),
         "phase": state.phase.name(),
         "now": Timestamp::now(),
         "started": Timestamp::from(state.started.at),
@@ -61,6 +64,15 @@ pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
     }))?;
     body.push(b'\n');
     Ok(body)
+}
+
+/// The process as the kernel has it now.
+fn own_process() -> Value {
+    json!({
+        "user": geteuid().as_raw(),
+        "group": getegid().as_raw(),
+        "core_dump": has_core_dumps(),
+    })
 }
 
 fn reloads(reloads: &Reloads) -> Value {

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
 use sealane_certificate_files::Exposed;
 use sealane_engine::certificates::{CertificateIndex, InventoryEntry};
 use sealane_engine::client::ClientContexts;
@@ -28,6 +28,8 @@ use crate::listener::{
     Answers, KnownClientRoots, Names, RouteSummary, Summary, Surroundings, Survey, Surveys,
     days_until, resolve_all, said_of, survey,
 };
+use crate::operator::{Priority, say_at};
+use crate::process::{Account, AccountError};
 use crate::stores::Stores;
 
 /// Checks and prints.
@@ -35,6 +37,10 @@ use crate::stores::Stores;
 /// # Errors
 /// The writer's.
 pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> {
+    if let Err(error) = become_who_serves(&arguments.config) {
+        say_at(Priority::Error, &error.to_string());
+        return Ok(Exit::Invalid);
+    }
     let report = Report::of(&arguments.config, &Machine::this());
     if arguments.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -43,6 +49,17 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
         write!(out, "{report}")?;
     }
     Ok(if report.is_in_order() { Exit::Ok } else { Exit::Invalid })
+}
+
+/// Becomes the user that the configuration names, if this is root, so that what is found is what
+/// that user finds: what cannot be read is told here, before it is served.
+fn become_who_serves(file: &Path) -> Result<(), AccountError> {
+    let (Some(config), true) = (Config::load_partly(file).0, geteuid().is_root()) else {
+        return Ok(());
+    };
+    // A name that nobody has is told with the rest.
+    let Ok(Some(account)) = Account::named(&config.process) else { return Ok(()) };
+    account.take_rights().map(|_| ())
 }
 
 /// What a check needs to know of the machine it runs on.
@@ -133,6 +150,9 @@ impl Report {
     fn check_process(&mut self, config: &Config) {
         if let Some(problem) = config.access_log.as_ref().and_then(access_log_problem) {
             self.errors.push(Finding::general(problem));
+        }
+        if let Err(error) = Account::named(&config.process) {
+            self.errors.push(Finding::general(error.to_string()));
         }
         self.check_ticket_root(&config.tickets);
     }

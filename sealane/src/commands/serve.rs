@@ -10,6 +10,7 @@ use crate::control::{ConfigSource, Control, Outcome, ServeError};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
+use crate::process;
 use crate::systemd;
 
 /// Serves as the command line says, until a signal ends it.
@@ -25,11 +26,10 @@ pub fn run(arguments: ServeArguments) -> Exit {
 
 fn serve(arguments: ServeArguments) -> Exit {
     let file = arguments.config.clone();
-    let config = match arguments.into_config() {
+    let config = match settled(arguments) {
         Ok(config) => config,
-        Err(mistakes) => {
-            let text = format!("the configuration is not in order:\n{mistakes}");
-            say_at(Priority::Error, &text);
+        Err(problem) => {
+            say_at(Priority::Error, &problem);
             return Exit::Invalid;
         }
     };
@@ -41,8 +41,27 @@ fn serve(arguments: ServeArguments) -> Exit {
         Ok(control) => control,
         Err(exit) => return exit,
     };
+    if let Some(warning) = process::warning() {
+        say_at(Priority::Warning, warning);
+    }
     systemd::tell(&[NotifyState::Ready]);
     finish(control.run())
+}
+
+/// The configuration of a process that is what it says.
+///
+/// # Errors
+/// What is not in order: also what a user that is not root any more cannot read, for a reload could
+/// not either.
+fn settled(arguments: ServeArguments) -> Result<Config, String> {
+    let file = arguments.config.clone();
+    let wrong = |mistakes| format!("the configuration is not in order:\n{mistakes}");
+    let config = arguments.into_config().map_err(wrong)?;
+    let account = process::settle(&config.process).map_err(|error| error.to_string())?;
+    let Some((account, file)) = account.zip(file) else { return Ok(config) };
+    Config::load(&file).map_err(|mistakes| {
+        format!("the configuration is not in order for the user {account}:\n{mistakes}")
+    })
 }
 
 /// Starts the terminator and says what is bound.

@@ -8,6 +8,7 @@ mod include;
 mod listener;
 mod listener_limits;
 mod policy;
+mod process;
 mod proxy;
 mod proxy_header;
 mod route;
@@ -35,6 +36,7 @@ use admin::admin;
 use claims::Claims;
 use include::Included;
 use listener::{check_number_of_addresses, listener_list};
+use process::process;
 use timeouts::timeouts;
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
@@ -69,6 +71,7 @@ fn config(
     let limits = top.table("limits", |t| Some(limits(t, shared_by))).unwrap_or_default();
     let mut claims = Claims::default();
     let admin = top.table("admin", |t| admin(t, &mut claims)).unwrap_or_default();
+    let process = top.table("process", |t| Some(process(t))).unwrap_or_default();
     let access_log = top.table("access_log", access_log);
     let tickets = top.table("tickets", |t| Some(tickets(t))).unwrap_or_default();
     let store_key = top.table("store_key", store_key);
@@ -104,6 +107,7 @@ fn config(
         limits,
         listeners: listeners?,
         pin_lanes,
+        process,
         store_key,
         tickets,
         watch,

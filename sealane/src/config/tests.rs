@@ -57,6 +57,7 @@ fn the_least_that_can_be_written() {
             limits: ListenerLimits::default(),
         }],
         pin_lanes: false,
+        process: Process::default(),
         store_key: None,
         tickets: Tickets::default(),
         watch: true,
@@ -407,6 +408,7 @@ fn the_example_shows_every_key_with_its_default() {
     let text = include_str!("../../../packaging/sealane.toml");
     let config = Config::parse(Path::new("sealane.toml"), text).unwrap();
     assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.process, Process::default());
     assert_eq!(config.tickets, Tickets::default());
     assert_eq!(config.listeners[0].policy.groups, Policy::default().groups);
     assert_eq!(config.listeners[0].policy.versions, Policy::default().versions);
@@ -430,6 +432,7 @@ fn the_example_shows_every_key_with_its_default() {
         "every key is there"
     );
     assert_eq!(config.admin.hosts.len(), 1);
+    assert!(config.process.user.is_some() && config.process.group.is_some());
     assert!(config.admin.socket.is_some(), "every key is there");
     assert!(!config.listeners[0].limits.allow.is_empty(), "every key is there");
     assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
@@ -442,6 +445,7 @@ fn the_example_leaves_no_key_out() {
     let wrong = "zzzzzzzz = 1\n";
     let tables = [
         "admin",
+        "process",
         "access_log",
         "tickets",
         "limits",

@@ -238,6 +238,16 @@ pub fn credential_name(text: &str) -> Result<String, Problem> {
     Err(Problem::new(what, "write the name in LoadCredential=NAME:PATH"))
 }
 
+/// Reads the name of a user or a group of this machine.
+pub fn account(text: &str) -> Result<String, Problem> {
+    let has_no_place = |c: char| c.is_control() || c == ':';
+    if text.is_empty() || text.contains(has_no_place) {
+        let what = format!("{text:?} is not the name of a user or a group");
+        return Err(Problem::new(what, "write one that this machine knows, such as \"sealane\""));
+    }
+    Ok(text.to_owned())
+}
+
 /// Reads a word of a command.
 pub fn word(text: &str) -> Result<String, Problem> {
     match text.contains('\0') {

@@ -120,6 +120,10 @@ impl Control {
             config.admin.clone_from(&running.admin);
             kept.push("admin");
         }
+        if config.process != running.process {
+            config.process.clone_from(&running.process);
+            kept.push("process");
+        }
         if config.access_log != running.access_log {
             config.access_log.clone_from(&running.access_log);
             kept.push("access_log");

@@ -146,11 +146,19 @@ pub(super) fn open_new(
 }
 
 fn refused(key: &Address, error: &io::Error) -> String {
-    let question = match key {
-        Address::Tcp(_) => "is another program using it, or is the address not of this machine?",
-        Address::Unix(_) => "is its folder there, and may this user write to it?",
+    let remedy = match (key, error.kind()) {
+        // There is no other reason: the kernel binds any port from a certain one on for everybody.
+        (Address::Tcp(_), io::ErrorKind::PermissionDenied) => {
+            "low ports are for root, who may start it and name a user in [process], and for a \
+             process with CAP_NET_BIND_SERVICE (AmbientCapabilities= in a unit); this one gets \
+             neither while it runs: start it so, or choose another port"
+        }
+        (Address::Tcp(_), _) => {
+            "is another program using it, or is the address not of this machine?"
+        }
+        (Address::Unix(_), _) => "is its folder there, and may this user write to it?",
     };
-    format!("cannot listen on {key}: {error}; {question}")
+    format!("cannot listen on {key}: {error}; {remedy}")
 }
 
 /// Whether an address that we listen on already, or will, takes connections to `key` too: an

@@ -30,6 +30,7 @@ mod log;
 mod moving;
 mod pages;
 mod plain_sides;
+mod process;
 mod proxy_header;
 mod proxy_in;
 mod reload;

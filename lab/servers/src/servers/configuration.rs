@@ -125,6 +125,9 @@ fn sealane(place: &Place<'_>) -> String {
     let groups = profile.group_names().join("\", \"").replace("P-256", "secp256r1");
     format!(
         "lanes = {workers}
+# So that a lab which is not root's can read its memory.
+[process]
+allow_core_dump = true
 [limits]
 connections = {connections_max}
 [[listener]]

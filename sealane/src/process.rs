@@ -1,0 +1,67 @@
+//! What the process of `sealane serve` is, before it starts a thread: which user, and who may look
+//! into it.
+
+mod account;
+
+use std::io;
+
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, dumpable_behavior, geteuid, set_dumpable_behavior,
+    setrlimit,
+};
+use rustix::thread::set_no_new_privs;
+
+use crate::config::Process;
+use crate::operator::{Priority, say, say_at};
+
+pub use account::{Account, AccountError};
+
+/// Makes this process what `wanted` says. It must be called while there is no other thread: the
+/// system changes a thread at a time. Returns the user that it has become, if it is another.
+///
+/// # Errors
+/// It cannot become that user.
+pub fn settle(wanted: &Process) -> Result<Option<Account>, AccountError> {
+    let account = Account::named(wanted)?;
+    let is_another = match &account {
+        Some(account) => account.take_rights()?,
+        None => false,
+    };
+    // After the above, by which the kernel shuts the process whatever is wanted.
+    if let Err(error) = set_core_dumps(wanted.allow_core_dump) {
+        say_at(Priority::Warning, &format!("cannot decide who may look into memory: {error}"));
+    }
+    // No program that it starts has more rights than it has itself.
+    if let Err(error) = set_no_new_privs(true) {
+        say_at(Priority::Warning, &format!("cannot give up what other programs grant: {error}"));
+    }
+    let account = account.filter(|_| is_another);
+    if let Some(account) = &account {
+        say(&format!("runs as the user {account}"));
+    }
+    Ok(account)
+}
+
+/// Says if this process may do everything.
+pub fn warning() -> Option<&'static str> {
+    geteuid().is_root().then_some(
+        "serves as root, who may do everything: name a user in [process], or let the service \
+         manager start it as one (packaging/sealane.service)",
+    )
+}
+
+/// Whether this process may leave a core dump, and others of its user may look into it.
+pub fn has_core_dumps() -> bool {
+    // What cannot be asked for was not changed.
+    dumpable_behavior().is_ok_and(|behavior| behavior == DumpableBehavior::Dumpable)
+}
+
+/// Keys are in memory: nobody else of this user reads it, and no file gets it.
+fn set_core_dumps(are_allowed: bool) -> io::Result<()> {
+    if are_allowed {
+        return Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?);
+    }
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // Programs that it starts have a memory of their own, and with it dumps again.
+    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
+}

@@ -1,0 +1,156 @@
+//! Leaving root: [`Account::take_rights`].
+
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+
+use nix::unistd;
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+use crate::config::Process;
+
+/// A user of this machine that is not root, with its groups.
+#[derive(Clone, Debug)]
+pub struct Account {
+    name: String,
+    user: Uid,
+    group: Gid,
+    groups: Vec<Gid>,
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Account {
+    /// Looks up whom `process` names, if it names somebody.
+    ///
+    /// # Errors
+    /// This machine does not know the user or the group, or it is root.
+    pub fn named(process: &Process) -> Result<Option<Self>, AccountError> {
+        let Some(name) = &process.user else { return Ok(None) };
+        let user = known("user", name, unistd::User::from_name(name))?;
+        if user.uid.is_root() {
+            return Err(AccountError::Root { name: name.clone() });
+        }
+        let group = match &process.group {
+            Some(name) => known("group", name, unistd::Group::from_name(name))?.gid,
+            None => user.gid,
+        };
+        let in_c = CString::new(name.as_str());
+        let groups = in_c.map_err(|_| nix::Error::EINVAL);
+        let groups = groups.and_then(|name| unistd::getgrouplist(&name, group));
+        let groups = known("user", name, groups.map(Some))?;
+        Ok(Some(Self {
+            name: name.clone(),
+            user: Uid::from_raw(user.uid.as_raw()),
+            group: Gid::from_raw(group.as_raw()),
+            groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
+        }))
+    }
+
+    /// Makes this process one of the account, for good, and says whether it was another's. It must
+    /// be called while there is no other thread. Of root's capabilities it keeps the one by which
+    /// ports below 1024 are bound, as the unit in packaging has it, so that a reload can.
+    ///
+    /// # Errors
+    /// This is neither root nor the account, or the system refuses.
+    pub fn take_rights(&self) -> Result<bool, AccountError> {
+        let own = geteuid();
+        if own == self.user {
+            return Ok(false);
+        }
+        if !own.is_root() {
+            return Err(AccountError::NotRoot { name: self.name.clone(), own: own.as_raw() });
+        }
+        let refused = |error: rustix::io::Errno| AccountError::System {
+            name: self.name.clone(),
+            error: error.into(),
+        };
+        self.change().map_err(refused).map(|()| true)
+    }
+
+    fn change(&self) -> rustix::io::Result<()> {
+        // Or else the next calls take all of them.
+        set_keep_capabilities(true)?;
+        set_thread_groups(&self.groups)?;
+        set_thread_res_gid(self.group, self.group, self.group)?;
+        set_thread_res_uid(self.user, self.user, self.user)?;
+        set_keep_capabilities(false)?;
+        let kept = capabilities(None)?.permitted & CapabilitySet::NET_BIND_SERVICE;
+        let inheritable = CapabilitySet::empty();
+        set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
+    }
+}
+
+fn known<T>(kind: &'static str, name: &str, found: nix::Result<Option<T>>) -> Found<T> {
+    let name = name.to_owned();
+    match found {
+        Ok(Some(found)) => Ok(found),
+        Ok(None) => Err(AccountError::Unknown { kind, name }),
+        Err(error) => Err(AccountError::Unread { kind, name, error: error.into() }),
+    }
+}
+
+type Found<T> = Result<T, AccountError>;
+
+/// The process cannot be one of the account that `[process]` names: a mistake of the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// This is not root, who alone can become somebody else.
+    #[error(
+        "process.user: only root can become {name:?}, and this is the user {own}; start it as \
+         root, or remove the key and let the service manager start it as that user \
+         (packaging/sealane.service)"
+    )]
+    NotRoot {
+        /// Who is named.
+        name: String,
+        /// Who this is.
+        own: u32,
+    },
+    /// The process would stay what it is to leave.
+    #[error("process.user: {name:?} is root, with whom nothing is left; name another user")]
+    Root {
+        /// Who is named.
+        name: String,
+    },
+    /// The system refuses.
+    #[error(
+        "process.user: cannot become {name:?}: {error}; is a capability missing (CAP_SETUID, \
+         CAP_SETGID)? Start it as that user instead, and remove the key"
+    )]
+    System {
+        /// Who is named.
+        name: String,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// This machine knows no such name.
+    #[error(
+        "process.{kind}: there is no {kind} {name:?} on this machine; add it, as \
+         packaging/sealane.sysusers.conf adds \"sealane\", or name another"
+    )]
+    Unknown {
+        /// The key.
+        kind: &'static str,
+        /// What it has.
+        name: String,
+    },
+    /// Whether this machine knows the name cannot be found out.
+    #[error("process.{kind}: {name:?} cannot be looked up: {error}; try `getent` with it")]
+    Unread {
+        /// The key.
+        kind: &'static str,
+        /// What it has.
+        name: String,
+        /// The system's reason.
+        error: io::Error,
+    },
+}
