@@ -29,7 +29,8 @@ fn row(
 
 fn judge() -> Judge {
     let (clients, sockets, heard) = (CLIENTS, CLIENTS, BTreeMap::new());
-    Judge { clients, sockets, pools: 1, lanes: 2, bundle: BUNDLE, refusals: 0, heard }
+    let outlooks = BTreeMap::new();
+    Judge { clients, sockets, pools: 1, lanes: 2, bundle: BUNDLE, refusals: 0, heard, outlooks }
 }
 
 /// The driver's rows behind the lab's own of both strategies, and what is said of them.
@@ -93,16 +94,26 @@ fn contexts_of_lanes_that_share_as_much_as_one_fail() {
         let heard = stacks.map(|(stack, it)| (("E8", stack.to_owned()), Ok(named(*it))));
         Judge { heard: heard.collect(), ..judge() }.shared(&[])
     };
-    let holds = |counts: &[[f64; 2]]| shared(counts).0;
-    assert_eq!(holds(&[[4.0, 0.0]]), Some(true));
-    assert_eq!(holds(&[[4.0, 4.0]]), Some(false));
-    assert_eq!(holds(&[[0.0, 4.0]]), Some(false), "a write where one context has none");
-    assert_eq!(holds(&[[0.0, 0.0]]), None);
-    assert!(shared(&[[0.0, 0.0]]).1.contains("there is nothing to take away"));
-    assert_eq!(holds(&[[4.0, 0.0], [0.0, 0.0]]), Some(true), "one stack shows it");
-    assert_eq!(holds(&[[4.0, 4.0], [0.0, 0.0]]), Some(false));
-    assert_eq!(holds(&[]), None);
-    assert!(shared(&[]).1.contains("--shared-writes"));
+    let holds = |counts: &[[f64; 2]]| shared(counts).iter().map(|it| it.0).collect::<Vec<_>>();
+    assert_eq!(holds(&[[4.0, 0.0]]), [Some(true)]);
+    assert_eq!(holds(&[[4.0, 4.0]]), [Some(false)]);
+    assert_eq!(holds(&[[0.0, 4.0]]), [Some(false)], "a write where one context has none");
+    assert_eq!(holds(&[[4.0, 0.0], [0.0, 0.0]]), [Some(true), None]);
+    assert!(shared(&[[0.0, 0.0]])[0].1.contains("there is nothing to take away"));
+    assert_eq!(holds(&[]), [None]);
+    assert!(shared(&[])[0].1.contains("--shared-writes"));
+    // A stack that cannot be counted here is not decided, and takes nothing from one that can.
+    let counted: BTreeMap<String, f64> = [(SHARED.to_owned(), 4.0), (EACH.to_owned(), 0.0)].into();
+    let heard = [
+        (("E8", "openssl".to_owned()), Ok(counted)),
+        (("E8", "sealane".to_owned()), Err("x is missing".to_owned())),
+    ];
+    let told: outlook::Told = Ok(outlook::known(&[("one context", 0.2)]));
+    let outlooks = [("openssl".to_owned(), told)].into();
+    let judged = Judge { heard: heard.into(), outlooks, ..judge() }.shared(&[]);
+    let [openssl, sealane] = &judged[..] else { panic!("one of each stack") };
+    assert!(openssl.0 == Some(true) && openssl.1.contains("one context keeps"), "{openssl:?}");
+    assert_eq!(*sealane, (None, "sealane: x is missing".to_owned()));
 }
 
 #[test]
