@@ -53,3 +53,7 @@ impl Remarks {
 pub(super) fn unknown(program: &str) -> String {
     format!("not known to this converter; if {program} has it, docs/moving.md may say more")
 }
+
+/// What is said where certificates of clients are asked for and not required.
+pub(super) const ASKED: &str = "a client whose certificate is bad is let in here, and the PROXY \
+                                header tells that; say \"required\" where nobody comes without one";

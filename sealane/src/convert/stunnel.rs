@@ -1,7 +1,9 @@
 //! Reads stunnel(8): options, those of the process first, then services.
 
+mod options;
+mod syntax;
+
 use std::path::Path;
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::files::Files;
@@ -11,17 +13,18 @@ use super::plan::{
 };
 use super::remark::{Line, Remarks};
 use super::tls;
-use crate::config::{Mistake, Mistakes, Place, Problem};
+use crate::config::Mistakes;
+
+use options::{PROCESS, SWITCHES, TICKETS, reason};
+use syntax::{Section, SetOption};
 
 /// Reads the text of a file, and of the folders that it includes.
 ///
 /// # Errors
 /// What stunnel would not read either.
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
-    let mut sections = vec![Section::default()];
     let mut plan = Plan::default();
-    split(text, &file.into(), files, &mut sections, &mut plan.remarks, false)?;
-    let mut sections = sections.into_iter();
+    let mut sections = syntax::sections(text, file, files, &mut plan.remarks)?.into_iter();
     let mut options = sections.next().unwrap_or_default().options;
     options.retain(|option| !of_process(option, &mut plan));
     let mut secondary = Vec::new();
@@ -41,20 +44,6 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
         service.add_to_primary(&mut plan, &section);
     }
     Ok(plan)
-}
-
-/// Options below a name in brackets, or before the first.
-#[derive(Default)]
-struct Section {
-    line: Option<Line>,
-    name: String,
-    options: Vec<SetOption>,
-}
-
-struct SetOption {
-    key: String,
-    line: Line,
-    value: String,
 }
 
 /// A service as its options come.
@@ -350,71 +339,6 @@ fn of_process(option: &SetOption, plan: &mut Plan) -> bool {
     known.is_some()
 }
 
-/// Splits a text into sections; those of included files follow where they are included.
-fn split(
-    text: &str,
-    file: &Rc<Path>,
-    files: &mut Files,
-    sections: &mut Vec<Section>,
-    remarks: &mut Remarks,
-    is_included: bool,
-) -> Result<(), Mistakes> {
-    for (index, written) in text.lines().enumerate() {
-        let bare = written.trim_start_matches('\u{feff}').trim();
-        let line = Line { file: Rc::clone(file), number: index + 1, text: bare.to_owned() };
-        if bare.is_empty() || bare.starts_with([';', '#']) {
-            continue;
-        }
-        if let Some(name) = bare.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            let name = name.trim().to_owned();
-            sections.push(Section { line: Some(line), name, options: Vec::new() });
-            continue;
-        }
-        let Some((key, value)) = bare.split_once('=') else {
-            let place = Place { file: file.to_path_buf(), line: Some(index + 1), column: None };
-            let what = "neither OPTION = VALUE nor [SERVICE]";
-            let problem = Problem::new(what, "is it a configuration of stunnel?");
-            return Err(Mistakes(vec![Mistake {
-                place: Some(place),
-                field: String::new(),
-                problem,
-            }]));
-        };
-        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim().to_owned());
-        if key == "include" && is_included {
-            remarks.left_out(&line, "", "a file that is included includes no other");
-        } else if key == "include" {
-            include(&value, &line, files, sections, remarks)?;
-        } else if let Some(section) = sections.last_mut() {
-            section.options.push(SetOption { key, line, value });
-        }
-    }
-    Ok(())
-}
-
-fn include(
-    folder: &str,
-    line: &Line,
-    files: &mut Files,
-    sections: &mut Vec<Section>,
-    remarks: &mut Remarks,
-) -> Result<(), Mistakes> {
-    let paths = match files.of_folder(Path::new(folder)) {
-        Ok(paths) => paths,
-        Err(why) => {
-            remarks.left_out(line, "", format!("{folder} {why}"));
-            return Ok(());
-        }
-    };
-    for path in paths {
-        match files.text(&path) {
-            Ok(text) => split(&text, &path.as_path().into(), files, sections, remarks, true)?,
-            Err(why) => remarks.left_out(line, "", format!("{} {why}", path.display())),
-        }
-    }
-    Ok(())
-}
-
 /// `[HOST:]PORT` to accept at, or the path of a unix socket.
 fn accepted(text: &str) -> String {
     if text.starts_with('/') {
@@ -438,84 +362,8 @@ fn connected(text: &str) -> String {
     }
 }
 
-fn reason(key: &str) -> String {
-    let known = OTHERS.iter().chain(&PROCESS).find(|(name, _)| *name == key);
-    known.map_or_else(|| super::remark::unknown("stunnel"), |(_, why)| (*why).to_owned())
-}
-
 /// What stunnel has for TIMEOUTidle.
 const IDLE_DEFAULT: Duration = Duration::from_hours(12);
 const SECONDS_MAX: usize = 100_000_000;
 const PINNED: &str = "the very certificates in CAfile are believed there; here they must be \
                       authorities that issued what is shown";
-const TICKETS: &str = "[tickets] with count = 0 turns resumption off, for all listeners";
-
-/// Switches that say nothing when they are off.
-const SWITCHES: [&str; 13] = [
-    "compression",
-    "delay",
-    "fips",
-    "foreground",
-    "libwrap",
-    "ocspaia",
-    "pty",
-    "renegotiation",
-    "requirecert",
-    "retry",
-    "syslog",
-    "verifychain",
-    "verifypeer",
-];
-
-/// Options of the process.
-const PROCESS: [(&str, &str); 18] = [
-    ("chroot", UNIT),
-    ("compression", "TLS is not compressed: that gives secrets away"),
-    ("debug", "there are no levels; the journal sorts by priority"),
-    ("egd", "random numbers are the system's"),
-    ("engine", ENGINE),
-    ("enginectrl", ENGINE),
-    ("enginedefault", ENGINE),
-    ("fips", "there is no module with a certificate of FIPS"),
-    ("foreground", "sealane serve stays in the foreground; the unit starts it"),
-    ("log", "[access_log] appends to its file"),
-    ("output", "it tells standard error; [access_log] writes a file"),
-    ("pid", "the service manager knows the process"),
-    ("rndbytes", "random numbers are the system's"),
-    ("rndfile", "random numbers are the system's"),
-    ("service", "it tells standard error, which the service manager names"),
-    ("setgid", UNIT),
-    ("setuid", UNIT),
-    ("syslog", "it tells standard error, which the service manager collects"),
-];
-const ENGINE: &str = "keys are used by Sealane's own cryptography alone";
-const UNIT: &str = "the unit says who it runs as, and where: packaging/sealane.service";
-
-/// Other options that have no key.
-const OTHERS: [(&str, &str); 25] = [
-    ("caengine", ENGINE),
-    ("capath", "name files: roots = [...] in [listener.clients] or [listener.backend_tls]"),
-    ("checkemail", "names of clients are DNS:, URI: and CN:"),
-    ("checkip", "names of clients are DNS:, URI: and CN:"),
-    ("config", "commands of OpenSSL mean nothing here"),
-    ("delay", "names that lead nowhere hold no start up; a reload looks them up again"),
-    ("engineid", ENGINE),
-    ("enginenum", ENGINE),
-    ("ident", "nobody is asked who the client's user is"),
-    ("libwrap", "allow and deny name networks"),
-    ("local", "the system chooses the address that backends see"),
-    ("logid", "a line of [access_log] names the connection's lane and client"),
-    ("ocsp", "revocation is by lists: crls in [listener.clients]"),
-    ("ocspaia", "revocation is by lists: crls in [listener.clients]"),
-    ("pskidentity", "clients are known by certificates alone"),
-    ("psksecrets", "clients are known by certificates alone"),
-    ("redirect", "who shows no certificate is refused"),
-    ("renegotiation", "there is none: neither in TLS 1.3 nor here"),
-    ("reset", "what is cut never looks complete, whatever was said"),
-    ("securitylevel", "what is spoken is as strong as level 2; versions and suites say more"),
-    ("sessionresume", TICKETS),
-    ("socket", "of options of sockets there are keepalive and user_timeout"),
-    ("ticketkeysecret", "machines share a file as tickets.root"),
-    ("timeoutclose", "half_closed_timeout is the nearest: what may follow one side's end"),
-    ("transparent", "tell backends by a PROXY header: proxy_header = \"v1\" or \"v2\""),
-];
