@@ -1,6 +1,8 @@
 //! What no file of the table in `tests/convert` has: what is broken, what is too much, and what no
 //! dialect may do, whatever the text.
 
+mod nginx;
+
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
@@ -12,6 +14,23 @@ const DIALECTS: [Dialect; 4] =
 
 fn toml(dialect: Dialect, text: &str) -> String {
     convert_text(dialect, Path::new("f"), text).unwrap().toml
+}
+
+/// Numbers of the lines of the file of which something was not carried over.
+fn lost(toml: &str) -> Vec<usize> {
+    let numbers = toml.lines().filter_map(|line| {
+        let place = line.strip_prefix("# NOT CARRIED OVER: f:")?;
+        place.split(':').next()?.parse().ok()
+    });
+    numbers.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
+/// The lines of what is written that are no comments, without those of `also`.
+fn keys(toml: &str, also: &[&str]) -> String {
+    let is_key = |line: &&str| {
+        !line.starts_with(['#', '[']) && !also.iter().any(|prefix| line.starts_with(prefix))
+    };
+    toml.lines().filter(|line| !line.is_empty()).filter(is_key).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
