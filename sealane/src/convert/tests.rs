@@ -1,6 +1,7 @@
 //! What no file of the table in `tests/convert` has: what is broken, what is too much, and what no
 //! dialect may do, whatever the text.
 
+mod haproxy;
 mod nginx;
 
 use std::fmt::Write as _;
