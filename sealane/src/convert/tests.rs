@@ -3,6 +3,7 @@
 
 mod haproxy;
 mod nginx;
+mod stunnel;
 
 use std::fmt::Write as _;
 

@@ -46,6 +46,8 @@ pub(super) const PROCESS: [(&str, &str); 18] = [
     ("setuid", UNIT),
     ("syslog", "it tells standard error, which the service manager collects"),
 ];
+/// Those of them of which peers, or an auditor, see something.
+pub(super) const LOST: [&str; 5] = ["compression", "engine", "enginectrl", "enginedefault", "fips"];
 const ENGINE: &str = "keys are used by Sealane's own cryptography alone";
 const UNIT: &str = "the unit says who it runs as, and where: packaging/sealane.service";
 
