@@ -10,7 +10,7 @@ use super::plan::{
     Certificate, Clients, KeepAlive, LONGEST, Listener, Plan, ProxyHeader, endpoint, host_and_port,
     is_on, number,
 };
-use super::remark::{ASKED, Line};
+use super::remark::{ASKED, Line, believes_everybody};
 use super::tls;
 use crate::config::{LANES_MAX, Mistakes};
 
@@ -49,6 +49,8 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
 /// What a frontend has, its own or for all of them.
 #[derive(Clone, Default)]
 struct Frontend {
+    /// Where it says that who asks for an unknown name is refused.
+    aborts: Option<Line>,
     /// In the order of the file, of which the last is the first of Sealane's.
     certificates: Vec<Certificate>,
     folder: Option<PathBuf>,
@@ -91,7 +93,7 @@ impl Frontend {
             "proxy-proxy" if is_on(word) => {
                 listener.accept_proxy = Some(Vec::new());
                 listener.destination.proxy_header = Some(ProxyHeader::Pass);
-                remarks.note(line, "accept_proxy", BELIEVES_EVERYBODY);
+                remarks.note(line, "accept_proxy", believes_everybody("hitch"));
                 remarks.left_out(
                     line,
                     "proxy_header",
@@ -99,9 +101,8 @@ impl Frontend {
                 );
             }
             "proxy-tlv" => self.tells_values = Some((is_on(word), line.clone())),
-            "sni-nomatch-abort" if is_on(word) => {
-                listener.refuses_unknown_names = true;
-                remarks.left_out(line, "unknown_names", NO_NAME);
+            "sni-nomatch-abort" => {
+                self.aborts = is_on(word).then(|| line.clone());
             }
             "ssl-handshake-timeout" => {
                 if let Some(s) = number(word, 1..=3_600, line, "handshake_timeout", remarks) {
@@ -129,6 +130,10 @@ impl Frontend {
             let glob = self.glob.as_ref().map(|(glob, _)| glob.as_str());
             let found = of_folder(folder, glob, files, listener, line);
             listener.certificates.extend(found);
+        }
+        if let Some(line) = &self.aborts {
+            listener.refuses_unknown_names = true;
+            listener.remarks.left_out(line, "unknown_names", NO_NAME);
         }
         if let Some((verify, line)) = &self.verify {
             set_clients(verify, line, self.roots.as_deref(), listener);
@@ -164,6 +169,7 @@ fn of_process(setting: &Setting, plan: &mut Plan) -> bool {
         }
         key => match PROCESS.iter().find(|(name, _)| *name == key) {
             Some(_) if SWITCHES.contains(&key) && !is_on(word) => {}
+            Some((_, why)) if UNSEEN.contains(&key) => plan.remarks.note(line, "", *why),
             Some((_, why)) => plan.remarks.left_out(line, "", *why),
             None => return false,
         },
@@ -305,18 +311,15 @@ fn reason(key: &str) -> String {
 const TOLD: [&str; 3] = ["alpn", "authority", "ssl"];
 
 const NO_NAME: &str = "a client that asks for no name is refused as well; hitch serves it";
-const BELIEVES_EVERYBODY: &str =
-    "everybody is believed, as hitch does; better name the networks of your balancers";
 
 /// Switches that say nothing when they are off.
-const SWITCHES: [&str; 13] = [
+const SWITCHES: [&str; 12] = [
     "daemon",
     "match-global-certs",
     "ocsp-verify-staple",
     "proxy-client-cert",
     "proxy-proxy",
     "quiet",
-    "sni-nomatch-abort",
     "syslog",
     "tcp-fastopen",
     "write-ip",
@@ -343,6 +346,19 @@ const PROCESS: [(&str, &str); 16] = [
     ("syslog", "it tells standard error, which the service manager collects"),
     ("syslog-facility", "it tells standard error, which the service manager collects"),
     ("user", "the unit says who it runs as: packaging/sealane.service"),
+];
+
+/// Those of them of which neither clients nor backends see anything.
+const UNSEEN: [&str; 9] = [
+    "chroot",
+    "daemon",
+    "group",
+    "log-filename",
+    "log-level",
+    "quiet",
+    "syslog",
+    "syslog-facility",
+    "user",
 ];
 
 /// Other settings that have no key.

@@ -90,6 +90,15 @@ fn a_missing_file_is_named() {
     assert!(mistake.starts_with("no-such-file: cannot be read: "), "{mistake}");
 }
 
+/// A frontend of hitch takes back what is said for all of them.
+#[test]
+fn a_frontend_may_serve_unknown_names() {
+    let text = "sni-nomatch-abort = on\nbackend = \"[b]:1\"\npem-file = \"a\"\n\
+                frontend = {\n host = \"*\"\n port = \"443\"\n sni-nomatch-abort = off\n}\n";
+    let toml = toml(Dialect::Hitch, text);
+    assert!(!toml.contains("unknown_names") && lost(&toml).is_empty(), "{toml}");
+}
+
 /// A line of the file cannot end the comment that shows it.
 #[test]
 fn comments_stay_comments() {
