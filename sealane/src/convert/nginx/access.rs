@@ -138,7 +138,8 @@ const DENIED_SENDERS: &str = "nginx looks at who sends the PROXY header; here th
                               announces are denied, and one that announces nobody is let in";
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 const OTHERS_REFUSED: &str = "others are refused here; nginx lets them in by their own address";
-const SENDERS: &str = "without set_real_ip_from nginx allows senders of the PROXY header, and \
-                       tells backends their address; here they announce clients, who may be anybody";
+const SENDERS: &str = "nginx allows senders of the PROXY header without set_real_ip_from, and \
+                       tells backends their address; here they announce clients, who may be \
+                       anybody";
 const UNIX_CLIENTS: &str = "clients of a unix socket have no network here, and are let in; \
                             socket_mode says who may open it";

@@ -11,7 +11,7 @@ fn proxied(rules: &str) -> String {
     toml(Dialect::Haproxy, &text)
 }
 
-/// `tcp-request connection` sees who sends the PROXY header, and never the client that it announces.
+/// `tcp-request connection` sees who sends the PROXY header, and no client that it announces.
 #[test]
 fn senders_that_are_rejected_are_none_that_are_announced() {
     let reject = "tcp-request connection reject if { src 10.0.0.5 }";

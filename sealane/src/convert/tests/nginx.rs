@@ -5,8 +5,8 @@ use super::*;
 /// What comes of the directives of a server, and which of its lines are said to be lost.
 fn server(directives: &str, beside: &str) -> (String, Vec<usize>) {
     let text = format!(
-        "stream {{ {beside}\nserver {{\nlisten 443 ssl;\nssl_certificate a;\nssl_protocols TLSv1.3;\n\
-         proxy_pass b:1;\n{directives}}} }}"
+        "stream {{ {beside}\nserver {{\nlisten 443 ssl;\nssl_certificate a;\n\
+         ssl_protocols TLSv1.3;\nproxy_pass b:1;\n{directives}}} }}"
     );
     let toml = toml(Dialect::NginxStream, &text);
     (toml.clone(), lost(&toml))
