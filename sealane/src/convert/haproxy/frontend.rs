@@ -170,7 +170,7 @@ impl<'s> Frontend<'s> {
             (_, Some(statement)) => self.backend(statement, bases, plan, &mut listener.remarks),
             (None, None) => None,
         };
-        let mut routes = Routes { passes_on, ..Routes::default() };
+        let mut routes = Routes::new(passes_on);
         if let Some(default) = default {
             default.timeouts.put_into(&mut listener);
             routes.timeouts = Some(default.timeouts);

@@ -9,10 +9,9 @@ use super::condition::{self, Test};
 use super::syntax::Statement;
 
 /// What the rules of a listener have taken so far.
-#[derive(Default)]
 pub(super) struct Routes {
     /// Whether they decide by the ClientHello, and TLS is passed on.
-    pub(super) passes_on: bool,
+    passes_on: bool,
     /// What the listener has of its first backend.
     pub(super) timeouts: Option<Timeouts>,
     /// Protocols by name; an empty one is all of them.
@@ -26,6 +25,10 @@ pub(super) struct Rule {
 }
 
 impl Routes {
+    pub(super) fn new(passes_on: bool) -> Self {
+        Self { passes_on, timeouts: None, taken: HashMap::new() }
+    }
+
     /// What a rule decides by, if that is the server name.
     pub(super) fn rule(
         &self,

@@ -199,7 +199,8 @@ fn what_is_disabled_stays_so() {
         "defaults\nmode tcp\ndisabled\nlisten l\nbind :443 ssl crt a\nserver s b:1\n",
     ] {
         let toml = toml(Dialect::Haproxy, text);
-        assert!(!toml.contains("[[listener]]") && !lost(&toml).is_empty(), "{toml}");
+        let has_listener = toml.lines().any(|line| line == "[[listener]]");
+        assert!(!has_listener && !lost(&toml).is_empty(), "{toml}");
     }
     let text = "defaults\nmode tcp\ndisabled\nlisten l\nenabled\nbind :443 ssl crt a\n\
                 server s b:1\n";
