@@ -35,4 +35,5 @@ pub mod policy;
 pub mod provider;
 mod record;
 pub mod session;
+pub mod text;
 pub mod tickets;

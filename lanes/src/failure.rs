@@ -24,7 +24,7 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// The failure as written in the log.
+    /// The sender as written in the log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Client => "client",

@@ -9,6 +9,8 @@ use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::FromDer as _;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
+use crate::text;
+
 /// What a client's own certificate says, whoever vouches for it. The text is a stranger's: it is
 /// printable, and each part of it has at most [`PRESENTED_BYTES_MAX`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +104,7 @@ fn labelled(name: &GeneralName<'_>) -> Option<String> {
 }
 
 fn push_printable(text: &mut String, c: char) {
-    if !c.is_control() {
+    if !text::steers(c) {
         return text.push(c);
     }
     for byte in c.encode_utf8(&mut [0; 4]).bytes() {
@@ -157,7 +159,7 @@ mod tests {
     fn a_strangers_text_steers_no_terminal_and_forges_no_other_name() {
         let shown = presented(|params| {
             params.distinguished_name.push(DnType::OrganizationName, " a,CN=admin#");
-            params.distinguished_name.push(DnType::CommonName, "#x\u{1b}[2J\n");
+            params.distinguished_name.push(DnType::CommonName, "#x\u{1b}[2J\n\u{202e}");
             params.serial_number = Some(SerialNumber::from(vec![0x0a, 0xff]));
             let uri = "spiffe://a/b,DNS:admin".try_into().unwrap();
             params.subject_alt_names = vec![
@@ -167,7 +169,7 @@ mod tests {
                 SanType::IpAddress("2001:db8::1".parse().unwrap()),
             ];
         });
-        assert_eq!(shown.subject, r"O=\ a\,CN\=admin#,CN=\#x\1b[2J\0a");
+        assert_eq!(shown.subject, r"O=\ a\,CN\=admin#,CN=\#x\1b[2J\0a\e2\80\ae");
         assert_eq!(shown.issuer, shown.subject);
         assert_eq!(shown.serial, "0aff");
         let names = r"DNS:a.test, URI:spiffe://a/b\2cDNS:admin, IP:192.0.2.1, IP:2001:db8::1";

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use sealane_engine::alert;
 use sealane_engine::hello::Offered;
 use sealane_engine::session::ServerSession;
+use sealane_engine::text;
 use sealane_lanes::cause::Blame;
 use serde::{Serialize, Serializer};
 
@@ -138,7 +139,7 @@ impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                f.write_char(if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })?;
+                f.write_char(if text::steers(c) { char::REPLACEMENT_CHARACTER } else { c })?;
             }
             if !chunk.invalid().is_empty() {
                 f.write_char(char::REPLACEMENT_CHARACTER)?;

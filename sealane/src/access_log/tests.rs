@@ -116,7 +116,7 @@ fn a_line_says_everything_about_a_connection() {
     let session = established(b"h2\xff\x1b[2J\"\n");
     let end = EndedConnection {
         client: Some("[2001:db8::1]:5000".parse().unwrap()),
-        server_name: Some("a\"\n\u{9b}\u{7f}b\\"),
+        server_name: Some("a\"\n\u{9b}\u{7f}\u{202e}b\\"),
         session: Some(&session),
         handshake_us: Some(1_234),
         cause: Cause::BackendReset,
@@ -141,7 +141,7 @@ fn a_line_says_everything_about_a_connection() {
         "generation": 7,
         "authority": "balancer.test",
         "unique_id": "id\u{fffd}",
-        "server_name": "a\"\u{fffd}\u{fffd}\u{fffd}b\\",
+        "server_name": "a\"\u{fffd}\u{fffd}\u{fffd}\u{fffd}b\\",
         "tls_version": "TLSv1.3",
         "suite": "TLS_AES_128_GCM_SHA256",
         "group": "X25519",

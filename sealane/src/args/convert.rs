@@ -18,10 +18,11 @@ pub struct ConvertArguments {
 pub(super) const HELP: &str = "\
 Prints a configuration of Sealane that does what the file does. Of each line that was not carried
 over a comment says where it stands, why it was not, and what to do instead, beside what it
-concerns. Nothing is started or changed; sealane check says whether the result is in order.
+concerns; so does one of what only the process has, its user or its log, which is no loss. Nothing
+is started or changed; sealane check says whether the result is in order.
 
 Exit codes:
-  0  all was carried over
+  0  all that clients and backends see was carried over
   3  the file cannot be read
   5  some lines were not carried over
 

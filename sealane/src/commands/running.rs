@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sealane_engine::text;
 use serde::de::DeserializeOwned;
 
 use crate::exit::Exit;
@@ -91,7 +92,11 @@ pub(super) struct AskError {
 
 /// Text of strangers as a terminal can be trusted with it; it may have several lines.
 pub(super) fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
+    let shown = |c: char| match c {
+        '\n' => c,
+        c if text::steers(c) => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
     text.chars().map(shown).collect()
 }
 

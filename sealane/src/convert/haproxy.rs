@@ -4,8 +4,10 @@ mod backend;
 mod bind;
 mod condition;
 mod frontend;
+mod routes;
 mod syntax;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,21 +34,24 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     }
     for section in &sections {
         match section.kind.as_str() {
-            "frontend" | "listen" => frontend::read(section, &sections, &mut world, &mut plan),
+            kind if PROXIES.contains(&kind) => {
+                frontend::read(section, &sections, &mut world, &mut plan)
+            }
             "backend" | "defaults" | "global" => {}
             _ => plan.remarks.left_out(&section.line, "", syntax::section_reason(&section.kind)),
         }
     }
+    let targets = targets(&sections);
     for section in sections.iter().filter(|section| section.kind == "backend") {
-        if !is_led_to(section, &sections) {
+        if !targets.contains(section.name.as_str()) {
             let why = "no frontend that is carried over leads there";
             plan.remarks.left_out(&section.line, "", why);
         }
     }
     for section in sections.iter().filter(|section| section.kind == "defaults") {
         for statement in &section.statements {
-            if let Some(why) = syntax::reason(statement.name(), IN_DEFAULTS) {
-                plan.remarks.left_out(&statement.line, "", why);
+            if !IN_DEFAULTS.contains(&statement.name()) {
+                syntax::tell_without_key(statement, "", &mut plan.remarks);
             }
         }
     }
@@ -82,10 +87,7 @@ fn global(statement: &Statement, world: &mut World<'_>, plan: &mut Plan) {
                 }
             }
         }
-        name => {
-            let why = syntax::reason(name, &[]).unwrap_or_default();
-            remarks.left_out(line, "", why);
-        }
+        _ => syntax::tell_without_key(statement, "", remarks),
     }
 }
 
@@ -111,18 +113,25 @@ fn section<'s>(sections: &'s [Section], kinds: &[&str], name: &str) -> Option<&'
     sections.iter().find(|each| kinds.contains(&each.kind.as_str()) && each.name == name)
 }
 
-/// Whether a proxy that relays bytes leads to a backend.
-fn is_led_to(backend: &Section, sections: &[Section]) -> bool {
-    let mut proxies =
-        sections.iter().filter(|each| ["frontend", "listen"].contains(&each.kind.as_str()));
-    proxies.any(|proxy| {
+/// Backends to which proxies that are carried over lead.
+fn targets(sections: &[Section]) -> HashSet<&str> {
+    let mut targets = HashSet::new();
+    for proxy in sections.iter().filter(|each| PROXIES.contains(&each.kind.as_str())) {
         let statements = with_defaults(proxy, sections);
-        let leads = |each: &&Statement| {
-            ["default_backend", "use_backend"].contains(&each.name())
-                && each.word(1) == backend.name
-        };
-        http_mode(&statements).is_none() && statements.iter().copied().any(|each| leads(&each))
-    })
+        if http_mode(&statements).is_none() && disabled(&statements).is_none() {
+            let leads =
+                |each: &&&Statement| ["default_backend", "use_backend"].contains(&each.name());
+            targets.extend(statements.iter().filter(leads).map(|each| each.word(1)));
+        }
+    }
+    targets
+}
+
+/// Where a proxy is disabled, if it is.
+fn disabled<'s>(statements: &[&'s Statement]) -> Option<&'s Statement> {
+    let is_about = |each: &&&'s Statement| ["disabled", "enabled"].contains(&each.name());
+    let last = statements.iter().rev().find(is_about)?;
+    (last.name() == "disabled").then_some(*last)
 }
 
 /// Where it is said that requests are read, if it is the last word about it.
@@ -131,19 +140,29 @@ fn http_mode<'s>(statements: &[&'s Statement]) -> Option<&'s Statement> {
     (mode.word(1) == "http").then_some(*mode)
 }
 
-/// What a proxy says, after what its defaults say; lines about HTTP alone count nothing there.
+/// What a proxy says, after what its defaults and theirs say; lines about HTTP alone count nothing
+/// there.
 fn with_defaults<'s>(section: &'s Section, sections: &'s [Section]) -> Vec<&'s Statement> {
-    let defaults = match &section.defaults {
-        Some(index) => sections[*index].statements.as_slice(),
-        None => &[],
-    };
-    let is_said = |name: &Statement| {
-        section.statements.iter().any(|own| {
-            own.name() == name.name() && (own.name() != "timeout" || own.word(1) == name.word(1))
-        })
-    };
-    let inherited = defaults.iter().filter(|each| !is_said(each));
-    inherited.chain(&section.statements).collect()
+    let above = |section: &&'s Section| section.defaults.map(|index| &sections[index]);
+    let mut levels: Vec<_> = std::iter::successors(Some(section), above).collect();
+    levels.reverse();
+    let mut statements: Vec<&Statement> = Vec::new();
+    for level in levels {
+        let said: HashSet<_> = level.statements.iter().filter_map(replaced).collect();
+        statements.retain(|above| replaced(above).is_none_or(|subject| !said.contains(&subject)));
+        statements.extend(&level.statements);
+    }
+    statements
+}
+
+/// What a statement replaces in the defaults; none for one that adds to them.
+fn replaced(statement: &Statement) -> Option<[&str; 2]> {
+    match statement.name() {
+        "default-server" => None,
+        "timeout" => Some(["timeout", statement.word(1)]),
+        "disabled" | "enabled" => Some(["disabled", ""]),
+        name => Some([name, ""]),
+    }
 }
 
 /// Whether a statement stands in a section of its own, and not in its defaults.
@@ -157,5 +176,15 @@ fn no_time(line: &Line, key: &'static str, text: &str, remarks: &mut Remarks) {
 }
 
 /// What proxies take from their defaults.
-const IN_DEFAULTS: &[&str] =
-    &["balance", "default-server", "default_backend", "maxconn", "mode", "timeout"];
+const IN_DEFAULTS: &[&str] = &[
+    "balance",
+    "default-server",
+    "default_backend",
+    "disabled",
+    "enabled",
+    "maxconn",
+    "mode",
+    "timeout",
+];
+/// Sections that listen.
+const PROXIES: [&str; 2] = ["frontend", "listen"];

@@ -1,8 +1,8 @@
 //! Reads hitch.conf(5): settings, some of them in blocks, in no order.
 
-use std::iter::Peekable;
+mod syntax;
+
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::files::{Files, matches, name_of};
@@ -10,17 +10,18 @@ use super::plan::{
     Certificate, Clients, KeepAlive, LONGEST, Listener, Plan, ProxyHeader, endpoint, host_and_port,
     is_on, number,
 };
-use super::remark::Line;
+use super::remark::{ASKED, Line, believes_everybody};
 use super::tls;
-use crate::config::{LANES_MAX, Mistake, Mistakes, Place, Problem};
+use crate::config::{LANES_MAX, Mistakes};
+
+use syntax::{Setting, Value};
 
 /// Reads the text of a file.
 ///
 /// # Errors
 /// What hitch would not read either.
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
-    let mut parser = Parser { file: file.into(), tokens: Tokens::new(text).peekable() };
-    let settings = parser.settings(false)?;
+    let settings = syntax::settings(text, file)?;
     let mut plan = Plan::default();
     // What stands outside of a frontend holds for all of them, wherever it stands.
     let mut common = Frontend::default();
@@ -45,31 +46,11 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     Ok(plan)
 }
 
-/// A setting with its value, or values.
-struct Setting {
-    key: String,
-    line: Line,
-    value: Value,
-}
-
-enum Value {
-    Block(Vec<Setting>),
-    Words(Vec<String>),
-}
-
-impl Setting {
-    /// The first word of the value; empty for a block.
-    fn word(&self) -> &str {
-        match &self.value {
-            Value::Words(words) => words.first().map_or("", String::as_str),
-            Value::Block(_) => "",
-        }
-    }
-}
-
 /// What a frontend has, its own or for all of them.
 #[derive(Clone, Default)]
 struct Frontend {
+    /// Where it says that who asks for an unknown name is refused.
+    aborts: Option<Line>,
     /// In the order of the file, of which the last is the first of Sealane's.
     certificates: Vec<Certificate>,
     folder: Option<PathBuf>,
@@ -112,7 +93,7 @@ impl Frontend {
             "proxy-proxy" if is_on(word) => {
                 listener.accept_proxy = Some(Vec::new());
                 listener.destination.proxy_header = Some(ProxyHeader::Pass);
-                remarks.note(line, "accept_proxy", BELIEVES_EVERYBODY);
+                remarks.note(line, "accept_proxy", believes_everybody("hitch"));
                 remarks.left_out(
                     line,
                     "proxy_header",
@@ -120,9 +101,8 @@ impl Frontend {
                 );
             }
             "proxy-tlv" => self.tells_values = Some((is_on(word), line.clone())),
-            "sni-nomatch-abort" if is_on(word) => {
-                listener.refuses_unknown_names = true;
-                remarks.left_out(line, "unknown_names", NO_NAME);
+            "sni-nomatch-abort" => {
+                self.aborts = is_on(word).then(|| line.clone());
             }
             "ssl-handshake-timeout" => {
                 if let Some(s) = number(word, 1..=3_600, line, "handshake_timeout", remarks) {
@@ -150,6 +130,10 @@ impl Frontend {
             let glob = self.glob.as_ref().map(|(glob, _)| glob.as_str());
             let found = of_folder(folder, glob, files, listener, line);
             listener.certificates.extend(found);
+        }
+        if let Some(line) = &self.aborts {
+            listener.refuses_unknown_names = true;
+            listener.remarks.left_out(line, "unknown_names", NO_NAME);
         }
         if let Some((verify, line)) = &self.verify {
             set_clients(verify, line, self.roots.as_deref(), listener);
@@ -185,6 +169,7 @@ fn of_process(setting: &Setting, plan: &mut Plan) -> bool {
         }
         key => match PROCESS.iter().find(|(name, _)| *name == key) {
             Some(_) if SWITCHES.contains(&key) && !is_on(word) => {}
+            Some((_, why)) if UNSEEN.contains(&key) => plan.remarks.note(line, "", *why),
             Some((_, why)) => plan.remarks.left_out(line, "", *why),
             None => return false,
         },
@@ -322,152 +307,19 @@ fn reason(key: &str) -> String {
     known.map_or_else(|| super::remark::unknown("hitch"), |(_, why)| (*why).to_owned())
 }
 
-/// Reads settings out of tokens.
-struct Parser<'t> {
-    file: Rc<Path>,
-    tokens: Peekable<Tokens<'t>>,
-}
-
-impl Parser<'_> {
-    /// Settings up to the end, or to the bracket that closes a block.
-    fn settings(&mut self, in_block: bool) -> Result<Vec<Setting>, Mistakes> {
-        let mut settings = Vec::new();
-        let mut last = 1;
-        while let Some((number, token)) = self.tokens.next() {
-            last = number;
-            match token {
-                Token::Close if in_block => return Ok(settings),
-                Token::Text(key) => settings.push(self.setting(number, &key, in_block)?),
-                _ => return Err(self.broken(number, "a setting begins with its name")),
-            }
-        }
-        match in_block {
-            true => Err(self.broken(last, "the block has no end")),
-            false => Ok(settings),
-        }
-    }
-
-    fn setting(&mut self, number: usize, key: &str, in_block: bool) -> Result<Setting, Mistakes> {
-        if !matches!(self.tokens.next(), Some((_, Token::Equals))) {
-            return Err(self.broken(number, "a setting has = behind its name"));
-        }
-        let line = |text| Line { file: Rc::clone(&self.file), number, text };
-        match self.tokens.next() {
-            Some((_, Token::Open)) if !in_block => {
-                let line = line(format!("{key} = {{ ... }}"));
-                let value = Value::Block(self.settings(true)?);
-                Ok(Setting { key: key.to_owned(), line, value })
-            }
-            Some((_, Token::Text(first))) => {
-                let mut words = vec![first];
-                // Versions of TLS are several words.
-                while key == "tls-protos"
-                    && let Some((at, Token::Text(_))) = self.tokens.peek()
-                    && *at == number
-                    && let Some((_, Token::Text(word))) = self.tokens.next()
-                {
-                    words.push(word);
-                }
-                let line = Line {
-                    file: Rc::clone(&self.file),
-                    number,
-                    text: format!("{key} = {}", words.join(" ")),
-                };
-                Ok(Setting { key: key.to_owned(), line, value: Value::Words(words) })
-            }
-            _ => Err(self.broken(number, "a setting has a value behind =")),
-        }
-    }
-
-    fn broken(&self, number: usize, what: &str) -> Mistakes {
-        let place = Place { file: self.file.to_path_buf(), line: Some(number), column: None };
-        let problem = Problem::new(what, "is it a configuration of hitch? \"hitch --test\" tells");
-        Mistakes(vec![Mistake { place: Some(place), field: String::new(), problem }])
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
-    Close,
-    Equals,
-    Open,
-    /// A word, or what stands between quotes.
-    Text(String),
-}
-
-/// The tokens of a text, each with the number of its line.
-struct Tokens<'t> {
-    line: usize,
-    rest: &'t str,
-}
-
-impl<'t> Tokens<'t> {
-    fn new(text: &'t str) -> Self {
-        Self { line: 1, rest: text }
-    }
-
-    /// Takes `len` bytes off.
-    fn take(&mut self, len: usize) -> &'t str {
-        let (taken, rest) = self.rest.split_at(len);
-        self.line += taken.matches('\n').count();
-        self.rest = rest;
-        taken
-    }
-}
-
-impl Iterator for Tokens<'_> {
-    type Item = (usize, Token);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let blank = self.rest.len() - self.rest.trim_start().len();
-            self.take(blank);
-            if !self.rest.starts_with('#') {
-                break;
-            }
-            self.take(self.rest.find('\n').unwrap_or(self.rest.len()));
-        }
-        let line = self.line;
-        let token = match self.rest.chars().next()? {
-            '{' => Token::Open,
-            '}' => Token::Close,
-            '=' => Token::Equals,
-            '"' => {
-                self.take(1);
-                let len = self.rest.find('"').unwrap_or(self.rest.len());
-                let text = self.take(len).to_owned();
-                self.take(usize::from(!self.rest.is_empty()));
-                return Some((line, Token::Text(text)));
-            }
-            _ => {
-                let ends = |c: char| c.is_whitespace() || "{}=\"#".contains(c);
-                let len = self.rest.find(ends).unwrap_or(self.rest.len());
-                return Some((line, Token::Text(self.take(len).to_owned())));
-            }
-        };
-        self.take(1);
-        Some((line, token))
-    }
-}
-
 /// What hitch tells in a header of version 2.
 const TOLD: [&str; 3] = ["alpn", "authority", "ssl"];
 
-const ASKED: &str = "a client whose certificate is bad is let in here, and the PROXY header tells \
-                     that; say \"required\" where nobody comes without one";
 const NO_NAME: &str = "a client that asks for no name is refused as well; hitch serves it";
-const BELIEVES_EVERYBODY: &str =
-    "everybody is believed, as hitch does; better name the networks of your balancers";
 
 /// Switches that say nothing when they are off.
-const SWITCHES: [&str; 13] = [
+const SWITCHES: [&str; 12] = [
     "daemon",
     "match-global-certs",
     "ocsp-verify-staple",
     "proxy-client-cert",
     "proxy-proxy",
     "quiet",
-    "sni-nomatch-abort",
     "syslog",
     "tcp-fastopen",
     "write-ip",
@@ -494,6 +346,19 @@ const PROCESS: [(&str, &str); 16] = [
     ("syslog", "it tells standard error, which the service manager collects"),
     ("syslog-facility", "it tells standard error, which the service manager collects"),
     ("user", "the unit says who it runs as: packaging/sealane.service"),
+];
+
+/// Those of them of which neither clients nor backends see anything.
+const UNSEEN: [&str; 9] = [
+    "chroot",
+    "daemon",
+    "group",
+    "log-filename",
+    "log-level",
+    "quiet",
+    "syslog",
+    "syslog-facility",
+    "user",
 ];
 
 /// Other settings that have no key.

@@ -1,15 +1,17 @@
 //! Reads nginx's configuration, of which the stream module matters.
 
+mod access;
+mod routes;
 mod server;
 mod syntax;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::files::Files;
-use super::plan::{Plan, Route, number};
+use super::plan::{Plan, number};
 use super::remark::{Line, Remarks};
-use crate::config::{LANES_MAX, Mistakes, value};
+use crate::config::{LANES_MAX, Mistakes};
 
 use server::Server;
 use syntax::Directive;
@@ -30,7 +32,7 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
                 let count = words.get(1).map_or("", String::as_str);
                 plan.lanes = number(count, 1..=LANES_MAX, line, "lanes", &mut plan.remarks);
             }
-            name => plan.remarks.left_out(line, "", syntax::reason(name)),
+            _ => syntax::tell_without_key(directive, &mut plan.remarks),
         }
     }
     Ok(plan)
@@ -69,10 +71,15 @@ fn stream(directives: &[Directive], plan: &mut Plan) {
     tell_unused(directives, &shared, &mut plan.remarks);
     for server in servers {
         // What a server says itself takes the place of what stands above it.
-        let is_said = |name: &str| server.block.iter().any(|own| own.name() == name);
-        let above = inherited.iter().copied().filter(|above| !is_said(above.name()));
+        let said: HashSet<_> = server.block.iter().map(|own| subject(own.name())).collect();
+        let above = inherited.iter().copied().filter(|above| !said.contains(subject(above.name())));
         Server::default().put_into(plan, above.chain(&server.block), &shared, &server.line);
     }
+}
+
+/// The name of a directive, or of that whose list it is in as well.
+fn subject(name: &str) -> &str {
+    if name == "deny" { "allow" } else { name }
 }
 
 /// Says of maps and groups of backends to which nothing leads that they are left out.
@@ -92,46 +99,6 @@ fn tell_unused(directives: &[Directive], shared: &Shared<'_>, remarks: &mut Rema
     for (_, directive) in unused {
         remarks.left_out(&directive.line, "", "no server leads there");
     }
-}
-
-/// Backends by name, of the map that `variable` stands for: what it looks at, and the routes that
-/// it has, with what else leads.
-struct Mapped<'d> {
-    source: &'d str,
-    by_target: BTreeMap<&'d str, Vec<String>>,
-    default: Option<&'d str>,
-}
-
-impl<'d> Mapped<'d> {
-    fn read(map: &'d Directive, remarks: &mut Remarks) -> Self {
-        let source = map.words.get(1).map_or("", String::as_str);
-        let mut mapped = Self { source, by_target: BTreeMap::new(), default: None };
-        for entry in &map.block {
-            let target = entry.words.get(1).map_or("", String::as_str);
-            match entry.name() {
-                "default" => mapped.default = Some(target),
-                "hostnames" => {}
-                name => match names(name) {
-                    Ok(names) => mapped.by_target.entry(target).or_default().extend(names),
-                    Err(why) => remarks.left_out(&entry.line, "route.names", why),
-                },
-            }
-        }
-        mapped
-    }
-}
-
-/// The names that a key of a map stands for, which is an exact name or has a star before it.
-fn names(key: &str) -> Result<Vec<String>, String> {
-    if key.starts_with('~') {
-        return Err("names are exact or begin with *., and no expressions".into());
-    }
-    let written = match key.strip_prefix('.') {
-        Some(bare) => vec![bare.to_owned(), format!("*.{bare}")],
-        None => vec![key.to_owned()],
-    };
-    let read = written.iter().map(|name| value::host_name(name).map_err(|problem| problem.what));
-    read.collect()
 }
 
 /// What nginx's own words for a backend are as Sealane spells it.
@@ -154,23 +121,6 @@ fn time_ms(text: &str) -> Option<u64> {
         _ => return None,
     };
     count.parse::<u64>().ok()?.checked_mul(unit_ms)
-}
-
-/// Routes of a map, each to its backends.
-fn routes(
-    mapped: &Mapped<'_>,
-    destination: impl Fn(&str, &mut Remarks) -> super::plan::Destination,
-    remarks: &mut Remarks,
-) -> Vec<Route> {
-    let mut targets: Vec<_> = mapped.by_target.iter().collect();
-    // By what people read; the names of groups and addresses mean nothing here.
-    targets.sort_by_key(|(_, names)| *names);
-    let each = targets.into_iter().map(|(target, names)| Route {
-        names: names.clone(),
-        destination: destination(target, remarks),
-        ..Route::default()
-    });
-    each.collect()
 }
 
 /// What is said of a line whose value cannot be used.

@@ -1,6 +1,8 @@
 //! What all dialects are read into, and what is written from: [`Plan`], with its [`Listener`]s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
+use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -60,7 +62,7 @@ pub(super) enum Spoken {
 }
 
 /// A chain and its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Certificate {
     /// A file with both, or a folder.
     Path(String),
@@ -214,6 +216,17 @@ pub(super) fn host_and_port(text: &str) -> (&str, &str) {
     (bare.unwrap_or(host), port)
 }
 
+/// Whether a host is every address of IPv6, which takes clients of IPv4 as well unless its program
+/// is told otherwise.
+pub(super) fn is_every_address_of_six(host: &str) -> bool {
+    host.parse().is_ok_and(|address: Ipv6Addr| address.is_unspecified())
+}
+
+/// Every address of IPv6 and of IPv4.
+pub(super) fn both_families(port: &str) -> Vec<String> {
+    vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")]
+}
+
 /// Reads whether a switch is on.
 pub(super) fn is_on(text: &str) -> bool {
     ["1", "on", "true", "yes"].contains(&text.to_ascii_lowercase().as_str())
@@ -251,19 +264,15 @@ fn within(
     taken
 }
 
-fn remove_repetitions<T: Clone + PartialEq>(list: &mut Vec<T>) {
-    let mut seen: Vec<T> = Vec::with_capacity(list.len());
-    list.retain(|each| {
-        let is_new = !seen.contains(each);
-        if is_new {
-            seen.push(each.clone());
-        }
-        is_new
-    });
+fn remove_repetitions<T: Clone + Eq + Hash>(list: &mut Vec<T>) {
+    let mut seen = HashSet::with_capacity(list.len());
+    list.retain(|each| seen.insert(each.clone()));
 }
 
 /// For ever, as far as Sealane has it.
 pub(super) const LONGEST: Duration = Duration::from_hours(7 * 24);
+/// Where nobody listens: tcpmux, which no system has had for decades.
+pub(super) const NOBODY: &str = "127.0.0.1:1";
 /// Open connections that a configuration may allow.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 /// A line of a file, or a statement that begins on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     pub(super) file: Rc<Path>,
     /// Counted from 1.
@@ -13,7 +13,7 @@ pub(super) struct Line {
 }
 
 /// A comment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Remark {
     /// The key that it stands above, with the tables below the listener: `clients.roots`. If that
     /// is not written, it stands at the head of its listener.
@@ -53,3 +53,14 @@ impl Remarks {
 pub(super) fn unknown(program: &str) -> String {
     format!("not known to this converter; if {program} has it, docs/moving.md may say more")
 }
+
+/// What is said where anybody may say by a PROXY header where clients come from.
+pub(super) fn believes_everybody(program: &str) -> String {
+    format!("everybody is believed, as {program} does; better name the networks of your balancers")
+}
+
+/// What is said where certificates of clients are asked for and not required.
+pub(super) const ASKED: &str = "a client whose certificate is bad is let in here, and the PROXY \
+                                header tells that; say \"required\" where nobody comes without one";
+/// What is said of wildcards that stand for names of any depth.
+pub(super) const ONE_LABEL: &str = "a wildcard stands for one label: name others";

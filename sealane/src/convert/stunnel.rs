@@ -1,60 +1,53 @@
 //! Reads stunnel(8): options, those of the process first, then services.
 
+mod options;
+mod syntax;
+
+use std::collections::HashMap;
 use std::path::Path;
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::files::Files;
 use super::plan::{
-    BackendTls, Certificate, Clients, Listener, Plan, ProxyHeader, Route, Spoken, endpoint,
-    host_and_port, is_on, number,
+    BackendTls, Certificate, Clients, Listener, Plan, ProxyHeader, Route, Spoken, both_families,
+    endpoint, host_and_port, is_every_address_of_six, is_on, number,
 };
-use super::remark::{Line, Remarks};
+use super::remark::{ASKED, Line, Remarks};
 use super::tls;
-use crate::config::{Mistake, Mistakes, Place, Problem};
+use crate::config::Mistakes;
+
+use options::{LOST, PROCESS, SWITCHES, TICKETS, reason};
+use syntax::{Section, SetOption};
 
 /// Reads the text of a file, and of the folders that it includes.
 ///
 /// # Errors
 /// What stunnel would not read either.
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
-    let mut sections = vec![Section::default()];
     let mut plan = Plan::default();
-    split(text, &file.into(), files, &mut sections, &mut plan.remarks, false)?;
-    let mut sections = sections.into_iter();
-    let mut options = sections.next().unwrap_or_default().options;
-    options.retain(|option| !of_process(option, &mut plan));
+    let mut sections = syntax::sections(text, file, files, &mut plan.remarks)?;
+    let services = sections.split_off(1);
+    let mut common = sections.pop().unwrap_or_default().options;
+    common.retain(|option| !of_process(option, &mut plan));
     let mut secondary = Vec::new();
-    for section in sections {
+    for section in &services {
         let mut service = Service::default();
         service.listener.name = Some(section.name.clone());
         // What stands before the first service holds for all of them.
-        for option in options.iter().chain(&section.options) {
+        for option in common.iter().chain(&section.options) {
             service.set(option, &mut plan);
         }
         match service.is_secondary() {
             true => secondary.push((section, service)),
-            false => service.put_into(&mut plan, &section),
+            false => service.put_into(&mut plan, section),
         }
     }
+    let by_name = services.iter().map(|section| (section.name.as_str(), section)).collect();
+    let services = Services { by_name, common: &common };
     for (section, service) in secondary {
-        service.add_to_primary(&mut plan, &section);
+        service.add_to_primary(&mut plan, section, &services);
     }
     Ok(plan)
-}
-
-/// Options below a name in brackets, or before the first.
-#[derive(Default)]
-struct Section {
-    line: Option<Line>,
-    name: String,
-    options: Vec<SetOption>,
-}
-
-struct SetOption {
-    key: String,
-    line: Line,
-    value: String,
 }
 
 /// A service as its options come.
@@ -64,17 +57,40 @@ struct Service {
     cert: Option<String>,
     check_hosts: Vec<String>,
     crls: Vec<String>,
+    demand: Option<(Demand, Line)>,
     has_no_backend: Option<Line>,
     is_client: bool,
     is_round_robin: bool,
     key: Option<String>,
     line_of_connect: Option<Line>,
     listener: Listener,
+    /// Where it says that clients must show a certificate.
+    requires: Option<Line>,
     /// Services that share another's address: that one's name, and the server name.
     sni: Vec<(String, Line)>,
-    /// Whether the other side must show a certificate that `authorities` vouch for.
-    verifies: bool,
     versions: Option<(tls::Spoken, Line)>,
+}
+
+/// What is asked of the other side's certificate.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Demand {
+    /// That authorities vouch for it, if it is shown: level 1.
+    IfShown,
+    /// That authorities vouch for it: level 2.
+    Chain,
+    /// That it is one of those in a file: levels 3 and 4.
+    Peer,
+}
+
+impl Demand {
+    fn of_level(level: &str) -> Option<Self> {
+        match level {
+            "1" => Some(Self::IfShown),
+            "2" => Some(Self::Chain),
+            "3" | "4" => Some(Self::Peer),
+            _ => None,
+        }
+    }
 }
 
 impl Service {
@@ -86,7 +102,11 @@ impl Service {
         let (line, value) = (&option.line, option.value.as_str());
         let remarks = &mut self.listener.remarks;
         match option.key.as_str() {
-            "accept" => self.listener.listen(&accepted(value), line),
+            "accept" => {
+                for address in accepted(value) {
+                    self.listener.listen(&address, line);
+                }
+            }
             "cafile" => self.authorities = vec![value.to_owned()],
             "cert" => self.cert = Some(value.to_owned()),
             "checkhost" => self.check_hosts.push(value.to_owned()),
@@ -113,23 +133,22 @@ impl Service {
             "timeoutbusy" | "timeoutconnect" | "timeoutidle" => {
                 self.set_timeout(&option.key, value, line, plan);
             }
+            "requirecert" => self.requires = is_on(value).then(|| line.clone()),
             "verify" => {
-                self.verifies = matches!(value, "2" | "3" | "4");
-                match value {
-                    "1" => remarks.left_out(line, "", "asked for and ignored: not asked for here"),
-                    "3" | "4" => remarks.left_out(line, "clients.roots", PINNED),
-                    _ => {}
-                }
+                let demand = Demand::of_level(value);
+                self.demand(demand, demand >= Some(Demand::Chain), line);
             }
-            "requirecert" | "verifychain" if is_on(value) => self.verifies = true,
-            "verifypeer" if is_on(value) => {
-                self.verifies = true;
-                let key = if self.is_client { "backend_tls.roots" } else { "clients.roots" };
-                remarks.left_out(line, key, PINNED);
-            }
+            "verifychain" if is_on(value) => self.demand(Some(Demand::Chain), true, line),
+            "verifypeer" if is_on(value) => self.demand(Some(Demand::Peer), true, line),
             key if SWITCHES.contains(&key) && !is_on(value) => {}
             key => remarks.left_out(line, "", reason(key)),
         }
+    }
+
+    /// Takes what is asked of certificates; what is said of `requireCert` behind it holds.
+    fn demand(&mut self, demand: Option<Demand>, is_required: bool, line: &Line) {
+        self.demand = demand.map(|demand| (demand, line.clone()));
+        self.requires = is_required.then(|| line.clone());
     }
 
     fn set_openssl_option(&mut self, value: &str, line: &Line) {
@@ -217,8 +236,7 @@ impl Service {
     /// Makes a listener of a service with an address of its own.
     fn put_into(mut self, plan: &mut Plan, section: &Section) {
         if let Some(line) = &self.has_no_backend {
-            let why = "Sealane starts no programs: let systemd listen for it, and name its socket";
-            plan.remarks.left_out(line, "", why);
+            plan.remarks.left_out(line, "", NO_PROGRAMS);
             plan.remarks.0.append(&mut self.listener.remarks.0);
             return;
         }
@@ -231,13 +249,7 @@ impl Service {
         if let Some((spoken, line)) = &self.versions {
             self.listener.tls.set_versions(*spoken, line, &mut self.listener.remarks);
         }
-        if let Some(line) = &self.line_of_connect
-            && self.listener.destination.backends.len() > 1
-            && !self.is_round_robin
-        {
-            let why = "stunnel takes the first that answers (failover = prio); these take turns";
-            self.listener.remarks.left_out(line, "backends", why);
-        }
+        self.tell_failover();
         match self.is_client {
             true => self.finish_client(),
             false => self.finish_server(),
@@ -245,6 +257,16 @@ impl Service {
         let why = "what stunnel has where nobody says anything; Sealane's own default is 5m";
         self.listener.default_idle_timeout(IDLE_DEFAULT, why);
         plan.listeners.push(self.listener);
+    }
+
+    fn tell_failover(&mut self) {
+        if let Some(line) = &self.line_of_connect
+            && self.listener.destination.backends.len() > 1
+            && !self.is_round_robin
+        {
+            let why = "stunnel takes the first that answers (failover = prio); these take turns";
+            self.listener.remarks.left_out(line, "backends", why);
+        }
     }
 
     fn certificate(&self) -> Option<Certificate> {
@@ -255,9 +277,24 @@ impl Service {
         })
     }
 
-    fn clients(&self) -> Option<Clients> {
-        self.verifies.then(|| Clients {
-            is_required: true,
+    /// What is asked of clients, which may have none to show.
+    fn clients(&self, remarks: &mut Remarks) -> Option<Clients> {
+        match (&self.demand, &self.requires) {
+            (None, None) => return None,
+            (None, Some(line)) => {
+                let why = "stunnel takes any certificate without verifyChain; here authorities \
+                           must vouch for it";
+                remarks.left_out(line, "clients.roots", why);
+            }
+            (Some((_, line)), None) => remarks.left_out(line, "clients.certificates", ASKED),
+            (Some(_), Some(_)) => {}
+        }
+        if let Some((Demand::Peer, line)) = &self.demand {
+            remarks.left_out(line, "clients.roots", PINNED);
+        }
+        let is_required = self.requires.is_some();
+        Some(Clients {
+            is_required,
             roots: self.authorities.clone(),
             crls: self.crls.clone(),
             names: self.check_hosts.iter().map(|host| format!("DNS:{host}")).collect(),
@@ -266,12 +303,16 @@ impl Service {
 
     fn finish_server(&mut self) {
         self.listener.certificates.extend(self.certificate());
-        self.listener.clients = self.clients();
+        let mut remarks = std::mem::take(&mut self.listener.remarks);
+        self.listener.clients = self.clients(&mut remarks);
+        self.listener.remarks = remarks;
     }
 
     fn finish_client(&mut self) {
+        let demand = &self.demand;
         let mut settings = BackendTls {
-            accepts_anybody: !self.verifies,
+            // A server always shows one.
+            accepts_anybody: demand.is_none(),
             client_certificate: self.certificate(),
             roots: self.authorities.clone(),
             server_name: self.check_hosts.first().cloned(),
@@ -279,6 +320,9 @@ impl Service {
             ..BackendTls::default()
         };
         let remarks = &mut self.listener.remarks;
+        if let Some((Demand::Peer, line)) = demand {
+            remarks.left_out(line, "backend_tls.roots", PINNED);
+        }
         if let Some((name, line)) = self.sni.first() {
             let agrees = settings.server_name.as_ref().is_none_or(|host| host == name);
             if !agrees {
@@ -306,9 +350,22 @@ impl Service {
         destination.tls = Some(settings);
     }
 
-    /// Makes a route of a service for names at another's address.
-    fn add_to_primary(mut self, plan: &mut Plan, section: &Section) {
-        let (certificate, clients) = (self.certificate(), self.clients());
+    /// Makes a route of a service for names at another's address; `services` are all of them, with
+    /// what stands before the first.
+    fn add_to_primary(mut self, plan: &mut Plan, section: &Section, services: &Services<'_>) {
+        if let Some(line) = &self.has_no_backend {
+            plan.remarks.left_out(line, "", NO_PROGRAMS);
+            plan.remarks.0.append(&mut self.listener.remarks.0);
+            return;
+        }
+        if let Some(own) = section.options.iter().find(|option| option.key == "accept") {
+            let why = "a service for names at another's address has none of its own";
+            self.listener.remarks.left_out(&own.line, "", why);
+        }
+        self.tell_failover();
+        let mut remarks = std::mem::take(&mut self.listener.remarks);
+        let (certificate, clients) = (self.certificate(), self.clients(&mut remarks));
+        plan.remarks.0.append(&mut remarks.0);
         for (value, line) in &self.sni {
             let (primary, pattern) = value.split_once(':').unwrap_or((value, ""));
             let is_primary = |each: &&mut Listener| each.name.as_deref() == Some(primary);
@@ -322,10 +379,7 @@ impl Service {
                 listener.remarks.left_out(line, "route.names", why);
                 continue;
             }
-            if let Some((_, line)) = &self.versions {
-                let why = "write versions into the route of these names";
-                listener.remarks.left_out(line, "route.names", why);
-            }
+            services.tell_unlike(section, primary, line, &mut listener.remarks);
             listener.certificates.extend(certificate.clone());
             let name = &section.name;
             let text = format!("service {name}: its certificate is found by the names in it");
@@ -335,7 +389,34 @@ impl Service {
             let route = Route { names, clients: clients.clone(), destination, ..Route::default() };
             listener.routes.push(route);
         }
-        plan.remarks.0.append(&mut self.listener.remarks.0);
+    }
+}
+
+/// All services, by name, with the options that hold for each of them.
+struct Services<'s> {
+    by_name: HashMap<&'s str, &'s Section>,
+    common: &'s [SetOption],
+}
+
+impl Services<'_> {
+    /// Says of options that hold for an address, and differ from those of the service that has it,
+    /// that they are left out.
+    fn tell_unlike(&self, section: &Section, primary: &str, line: &Line, remarks: &mut Remarks) {
+        let Some(primary) = self.by_name.get(primary) else { return };
+        for key in OF_ADDRESSES {
+            let of = |section: &Section| -> Vec<(String, Line)> {
+                let options = self.common.iter().chain(&section.options);
+                // A header may be a route's own.
+                let set = options.filter(|option| option.key == key && option.value != "proxy");
+                set.map(|option| (option.value.clone(), option.line.clone())).collect()
+            };
+            let (own, other) = (of(section), of(primary));
+            if own.iter().map(|(value, _)| value).ne(other.iter().map(|(value, _)| value)) {
+                let line = own.last().map_or(line, |(_, line)| line);
+                let why = format!("{key}: that of the service whose address it is holds");
+                remarks.left_out(line, "route.names", why);
+            }
+        }
     }
 }
 
@@ -345,85 +426,23 @@ fn of_process(option: &SetOption, plan: &mut Plan) -> bool {
     if let Some((_, why)) = known
         && (!SWITCHES.contains(&option.key.as_str()) || is_on(&option.value))
     {
-        plan.remarks.left_out(&option.line, "", *why);
+        match LOST.contains(&option.key.as_str()) {
+            true => plan.remarks.left_out(&option.line, "", *why),
+            false => plan.remarks.note(&option.line, "", *why),
+        }
     }
     known.is_some()
 }
 
-/// Splits a text into sections; those of included files follow where they are included.
-fn split(
-    text: &str,
-    file: &Rc<Path>,
-    files: &mut Files,
-    sections: &mut Vec<Section>,
-    remarks: &mut Remarks,
-    is_included: bool,
-) -> Result<(), Mistakes> {
-    for (index, written) in text.lines().enumerate() {
-        let bare = written.trim_start_matches('\u{feff}').trim();
-        let line = Line { file: Rc::clone(file), number: index + 1, text: bare.to_owned() };
-        if bare.is_empty() || bare.starts_with([';', '#']) {
-            continue;
-        }
-        if let Some(name) = bare.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            let name = name.trim().to_owned();
-            sections.push(Section { line: Some(line), name, options: Vec::new() });
-            continue;
-        }
-        let Some((key, value)) = bare.split_once('=') else {
-            let place = Place { file: file.to_path_buf(), line: Some(index + 1), column: None };
-            let what = "neither OPTION = VALUE nor [SERVICE]";
-            let problem = Problem::new(what, "is it a configuration of stunnel?");
-            return Err(Mistakes(vec![Mistake {
-                place: Some(place),
-                field: String::new(),
-                problem,
-            }]));
-        };
-        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim().to_owned());
-        if key == "include" && is_included {
-            remarks.left_out(&line, "", "a file that is included includes no other");
-        } else if key == "include" {
-            include(&value, &line, files, sections, remarks)?;
-        } else if let Some(section) = sections.last_mut() {
-            section.options.push(SetOption { key, line, value });
-        }
-    }
-    Ok(())
-}
-
-fn include(
-    folder: &str,
-    line: &Line,
-    files: &mut Files,
-    sections: &mut Vec<Section>,
-    remarks: &mut Remarks,
-) -> Result<(), Mistakes> {
-    let paths = match files.of_folder(Path::new(folder)) {
-        Ok(paths) => paths,
-        Err(why) => {
-            remarks.left_out(line, "", format!("{folder} {why}"));
-            return Ok(());
-        }
-    };
-    for path in paths {
-        match files.text(&path) {
-            Ok(text) => split(&text, &path.as_path().into(), files, sections, remarks, true)?,
-            Err(why) => remarks.left_out(line, "", format!("{} {why}", path.display())),
-        }
-    }
-    Ok(())
-}
-
 /// `[HOST:]PORT` to accept at, or the path of a unix socket.
-fn accepted(text: &str) -> String {
+fn accepted(text: &str) -> Vec<String> {
     if text.starts_with('/') {
-        return format!("unix:{text}");
+        return vec![format!("unix:{text}")];
     }
-    // ":::443" is every address of IPv6.
     match host_and_port(text) {
-        ("", port) => format!("0.0.0.0:{port}"),
-        (host, port) => endpoint(host, port),
+        ("", port) => vec![format!("0.0.0.0:{port}")],
+        (host, port) if is_every_address_of_six(host) => both_families(port),
+        (host, port) => vec![endpoint(host, port)],
     }
 }
 
@@ -438,84 +457,23 @@ fn connected(text: &str) -> String {
     }
 }
 
-fn reason(key: &str) -> String {
-    let known = OTHERS.iter().chain(&PROCESS).find(|(name, _)| *name == key);
-    known.map_or_else(|| super::remark::unknown("stunnel"), |(_, why)| (*why).to_owned())
-}
-
 /// What stunnel has for TIMEOUTidle.
 const IDLE_DEFAULT: Duration = Duration::from_hours(12);
 const SECONDS_MAX: usize = 100_000_000;
+const NO_PROGRAMS: &str =
+    "Sealane starts no programs: let systemd listen for it, and name its socket";
+/// What holds for all names at an address here.
+const OF_ADDRESSES: [&str; 10] = [
+    "ciphers",
+    "ciphersuites",
+    "curves",
+    "options",
+    "protocol",
+    "sslversion",
+    "sslversionmax",
+    "sslversionmin",
+    "timeoutbusy",
+    "timeoutidle",
+];
 const PINNED: &str = "the very certificates in CAfile are believed there; here they must be \
                       authorities that issued what is shown";
-const TICKETS: &str = "[tickets] with count = 0 turns resumption off, for all listeners";
-
-/// Switches that say nothing when they are off.
-const SWITCHES: [&str; 13] = [
-    "compression",
-    "delay",
-    "fips",
-    "foreground",
-    "libwrap",
-    "ocspaia",
-    "pty",
-    "renegotiation",
-    "requirecert",
-    "retry",
-    "syslog",
-    "verifychain",
-    "verifypeer",
-];
-
-/// Options of the process.
-const PROCESS: [(&str, &str); 18] = [
-    ("chroot", UNIT),
-    ("compression", "TLS is not compressed: that gives secrets away"),
-    ("debug", "there are no levels; the journal sorts by priority"),
-    ("egd", "random numbers are the system's"),
-    ("engine", ENGINE),
-    ("enginectrl", ENGINE),
-    ("enginedefault", ENGINE),
-    ("fips", "there is no module with a certificate of FIPS"),
-    ("foreground", "sealane serve stays in the foreground; the unit starts it"),
-    ("log", "[access_log] appends to its file"),
-    ("output", "it tells standard error; [access_log] writes a file"),
-    ("pid", "the service manager knows the process"),
-    ("rndbytes", "random numbers are the system's"),
-    ("rndfile", "random numbers are the system's"),
-    ("service", "it tells standard error, which the service manager names"),
-    ("setgid", UNIT),
-    ("setuid", UNIT),
-    ("syslog", "it tells standard error, which the service manager collects"),
-];
-const ENGINE: &str = "keys are used by Sealane's own cryptography alone";
-const UNIT: &str = "the unit says who it runs as, and where: packaging/sealane.service";
-
-/// Other options that have no key.
-const OTHERS: [(&str, &str); 25] = [
-    ("caengine", ENGINE),
-    ("capath", "name files: roots = [...] in [listener.clients] or [listener.backend_tls]"),
-    ("checkemail", "names of clients are DNS:, URI: and CN:"),
-    ("checkip", "names of clients are DNS:, URI: and CN:"),
-    ("config", "commands of OpenSSL mean nothing here"),
-    ("delay", "names that lead nowhere hold no start up; a reload looks them up again"),
-    ("engineid", ENGINE),
-    ("enginenum", ENGINE),
-    ("ident", "nobody is asked who the client's user is"),
-    ("libwrap", "allow and deny name networks"),
-    ("local", "the system chooses the address that backends see"),
-    ("logid", "a line of [access_log] names the connection's lane and client"),
-    ("ocsp", "revocation is by lists: crls in [listener.clients]"),
-    ("ocspaia", "revocation is by lists: crls in [listener.clients]"),
-    ("pskidentity", "clients are known by certificates alone"),
-    ("psksecrets", "clients are known by certificates alone"),
-    ("redirect", "who shows no certificate is refused"),
-    ("renegotiation", "there is none: neither in TLS 1.3 nor here"),
-    ("reset", "what is cut never looks complete, whatever was said"),
-    ("securitylevel", "what is spoken is as strong as level 2; versions and suites say more"),
-    ("sessionresume", TICKETS),
-    ("socket", "of options of sockets there are keepalive and user_timeout"),
-    ("ticketkeysecret", "machines share a file as tickets.root"),
-    ("timeoutclose", "half_closed_timeout is the nearest: what may follow one side's end"),
-    ("transparent", "tell backends by a PROXY header: proxy_header = \"v1\" or \"v2\""),
-];

@@ -1,6 +1,10 @@
 //! What no file of the table in `tests/convert` has: what is broken, what is too much, and what no
 //! dialect may do, whatever the text.
 
+mod haproxy;
+mod nginx;
+mod stunnel;
+
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
@@ -12,6 +16,23 @@ const DIALECTS: [Dialect; 4] =
 
 fn toml(dialect: Dialect, text: &str) -> String {
     convert_text(dialect, Path::new("f"), text).unwrap().toml
+}
+
+/// Numbers of the lines of the file of which something was not carried over.
+fn lost(toml: &str) -> Vec<usize> {
+    let numbers = toml.lines().filter_map(|line| {
+        let place = line.strip_prefix("# NOT CARRIED OVER: f:")?;
+        place.split(':').next()?.parse().ok()
+    });
+    numbers.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
+/// The lines of what is written that are no comments, without those of `also`.
+fn keys(toml: &str, also: &[&str]) -> String {
+    let is_key = |line: &&str| {
+        !line.starts_with(['#', '[']) && !also.iter().any(|prefix| line.starts_with(prefix))
+    };
+    toml.lines().filter(|line| !line.is_empty()).filter(is_key).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
@@ -67,6 +88,15 @@ fn a_result_that_is_not_in_order_says_so() {
 fn a_missing_file_is_named() {
     let mistake = convert(Dialect::Hitch, Path::new("no-such-file")).unwrap_err().to_string();
     assert!(mistake.starts_with("no-such-file: cannot be read: "), "{mistake}");
+}
+
+/// A frontend of hitch takes back what is said for all of them.
+#[test]
+fn a_frontend_may_serve_unknown_names() {
+    let text = "sni-nomatch-abort = on\nbackend = \"[b]:1\"\npem-file = \"a\"\n\
+                frontend = {\n host = \"*\"\n port = \"443\"\n sni-nomatch-abort = off\n}\n";
+    let toml = toml(Dialect::Hitch, text);
+    assert!(!toml.contains("unknown_names") && lost(&toml).is_empty(), "{toml}");
 }
 
 /// A line of the file cannot end the comment that shows it.

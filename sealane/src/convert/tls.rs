@@ -39,6 +39,13 @@ impl Tls {
     /// Takes a list of suites for TLS up to 1.2, in the language of ciphers(1).
     pub(super) fn set_ciphers(&mut self, list: &str, line: &Line, remarks: &mut Remarks) {
         let read = cipher_list(list);
+        if read.suites.is_empty() && !read.is_understood {
+            let why =
+                format!("{list:?} names no suite that is known; here are all of Sealane's: {HAS}");
+            remarks.left_out(line, "suites", why);
+            self.suites12 = None;
+            return;
+        }
         if !read.foreign.is_empty() {
             let foreign = shortened(&read.foreign);
             let why = match read.foreign.as_slice() {
@@ -80,21 +87,27 @@ impl Tls {
 
     /// Makes versions and suites agree, as a configuration of Sealane must.
     pub(super) fn settle(&mut self, remarks: &mut Remarks) {
-        let is_empty = |suites: &Option<Vec<Suite>>| suites.as_ref().is_some_and(Vec::is_empty);
-        let empty = [is_empty(&self.suites12), is_empty(&self.suites13)];
-        let mut spoken = self.versions.unwrap_or([true; 2]);
-        for (index, name) in ["1.2", "1.3"].into_iter().enumerate() {
-            if empty[index] && spoken[index] {
-                let text = format!("TLS {name} goes, because none of its suites is left");
-                remarks.about_default("versions", text);
-                spoken[index] = false;
-                self.versions = Some(spoken);
-            }
-        }
-        if spoken == [false; 2] {
+        if self.versions == Some([false; 2]) {
             remarks.about_default("versions", "nothing that was spoken is left: both versions");
-            *self = Self { groups: self.groups.take(), ..Self::default() };
-            return;
+            self.versions = None;
+        }
+        let mut spoken = self.versions.unwrap_or([true; 2]);
+        let is_left = |suites: &Option<Vec<Suite>>| !suites.as_ref().is_some_and(Vec::is_empty);
+        let left = [is_left(&self.suites12), is_left(&self.suites13)];
+        if !(0..2).any(|index| spoken[index] && left[index]) {
+            let text = "no suite that was spoken is left: all of Sealane's, in the same versions";
+            remarks.about_default("versions", text);
+            self.suites12 = self.suites12.take().filter(|suites| !suites.is_empty());
+            self.suites13 = self.suites13.take().filter(|suites| !suites.is_empty());
+        } else {
+            for (index, name) in ["1.2", "1.3"].into_iter().enumerate() {
+                if spoken[index] && !left[index] {
+                    let text = format!("TLS {name} goes, because none of its suites is left");
+                    remarks.about_default("versions", text);
+                    spoken[index] = false;
+                    self.versions = Some(spoken);
+                }
+            }
         }
         if self.suites12.is_none() && self.suites13.is_none() {
             return;
@@ -136,6 +149,8 @@ pub(super) fn versions(
 /// Suites of TLS 1.2 that a list stands for, and what in it stands for others.
 struct CipherList {
     foreign: Vec<String>,
+    /// Whether a rule that adds suites has a word that is known, or a suite's name.
+    is_understood: bool,
     suites: Vec<Suite>,
 }
 
@@ -144,7 +159,8 @@ fn cipher_list(list: &str) -> CipherList {
     let mut inactive: Vec<Suite> = OPENSSL_ORDER.to_vec();
     let mut active = Vec::new();
     let mut foreign = Vec::new();
-    for rule in list.split([':', ',', ' ', ';']).filter(|rule| !rule.is_empty()).take(RULES_MAX) {
+    let mut is_understood = false;
+    for rule in rules(list) {
         if let Some(special) = rule.strip_prefix('@') {
             if special == "STRENGTH" {
                 active.sort_by_key(|suite| is_aes128(*suite));
@@ -175,13 +191,28 @@ fn cipher_list(list: &str) -> CipherList {
                 let (mut added, left): (Vec<_>, _) = inactive.into_iter().partition(selects);
                 inactive = left;
                 active.append(&mut added);
+                is_understood |= bare.split('+').all(is_word);
                 if !is_ours_alone(bare) {
                     foreign.push(rule.to_owned());
                 }
             }
         }
     }
-    CipherList { foreign, suites: active }
+    CipherList { foreign, is_understood, suites: active }
+}
+
+/// The rules of a list; one that begins with `@` needs nothing before it.
+fn rules(list: &str) -> impl Iterator<Item = &str> {
+    let parts = list.split([':', ',', ' ', ';']);
+    let at = |part: &'_ str| part.find('@').unwrap_or(part.len());
+    let each = parts.flat_map(move |part| <[&str; 2]>::from(part.split_at(at(part))));
+    each.filter(|rule| !rule.is_empty())
+}
+
+/// Whether a word means something to OpenSSL, as far as that can be told: a keyword that is known
+/// here, or a suite, in whose name there is a hyphen or `TLS_`.
+fn is_word(word: &str) -> bool {
+    has_keyword(OPENSSL_ORDER[0], word).is_some() || word.contains('-') || word.starts_with("TLS_")
 }
 
 /// Whether a rule stands for no suite that Sealane lacks: a suite of ours, or ephemeral keys with
@@ -189,7 +220,7 @@ fn cipher_list(list: &str) -> CipherList {
 fn is_ours_alone(rule: &str) -> bool {
     let has = |names: &[&str]| rule.split('+').any(|keyword| names.contains(&keyword));
     tls12_suite(rule).is_some()
-        || has(&["ECDHE", "EECDH", "kECDHE", "kEECDH", "aECDSA", "ECDSA"])
+        || has(&["ECDH", "ECDHE", "EECDH", "kECDHE", "kEECDH", "aECDSA", "ECDSA"])
             && has(&["AESGCM", "CHACHA20"])
 }
 
@@ -205,6 +236,7 @@ fn has_keyword(suite: Suite, keyword: &str) -> Option<bool> {
         | "TLSv1.2"
         | "ECDHE"
         | "EECDH"
+        | "ECDH"
         | "kECDHE"
         | "kEECDH" => {
             keyword != "COMPLEMENTOFDEFAULT" && (keyword != "FIPS" || !name.contains("CHACHA"))
@@ -241,7 +273,7 @@ fn group(name: &str) -> Option<Group> {
 /// What the names of a list stand for, each once, and the names that stand for nothing.
 fn named<T: PartialEq>(list: &str, known: impl Fn(&str) -> Option<T>) -> (Vec<T>, Vec<String>) {
     let (mut found, mut foreign) = (Vec::new(), Vec::new());
-    for name in list.split([':', ',', ' ']).filter(|name| !name.is_empty()).take(RULES_MAX) {
+    for name in list.split([':', ',', ' ']).filter(|name| !name.is_empty()) {
         match known(name) {
             Some(known) if found.contains(&known) => {}
             Some(known) => found.push(known),
@@ -272,8 +304,6 @@ const OPENSSL_ORDER: [Suite; 6] = [
 ];
 const HAS: &str = "ECDHE with AES-GCM or ChaCha20-Poly1305, and nothing with CBC, RSA key exchange \
                    or finite-field Diffie-Hellman";
-/// Rules, or names, of one list.
-const RULES_MAX: usize = 1_000;
 const NAMES_SHOWN_MAX: usize = 4;
 
 #[cfg(test)]

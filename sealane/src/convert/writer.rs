@@ -1,11 +1,12 @@
 //! Writes a [`Plan`] as TOML, with each comment above the key that it concerns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use sealane_engine::policy::{Group, Suite};
+use sealane_engine::text;
 
 use super::Converted;
 use super::plan::{
@@ -41,7 +42,7 @@ impl Written {
     pub(super) fn finished(self, file: &Path, problems: &[Mistake]) -> Converted {
         let left_out = self.left_out + problems.len();
         let all = match left_out {
-            0 => "All was carried over.".to_owned(),
+            0 => "All that clients and backends see was carried over.".to_owned(),
             _ => format!("Not all was carried over: look for {LEFT_OUT:?}."),
         };
         let file = shown(&file.display().to_string());
@@ -93,45 +94,44 @@ impl Section<'_> {
 
     fn written(&self, head: &str) -> String {
         let mut text = head.to_owned();
-        let mut told = Vec::new();
-        let is_here = |key: &str| self.entries.iter().any(|(path, _)| path == key);
-        let mut others: Vec<_> =
-            self.remarks.0.iter().filter(|remark| !is_here(remark.key)).collect();
-        others.sort_by_key(|remark| remark.line.as_ref().map(|line| line.number));
-        for remark in others {
-            tell(remark, &mut told, &mut text);
+        let mut by_key: HashMap<&str, Vec<&Remark>> = HashMap::new();
+        for remark in &self.remarks.0 {
+            by_key.entry(remark.key).or_default().push(remark);
         }
-        if head.is_empty() && !told.is_empty() && !self.entries.is_empty() {
+        let written: HashSet<_> = self.entries.iter().map(|(path, _)| path.as_str()).collect();
+        let mut others: Vec<_> =
+            self.remarks.0.iter().filter(|remark| !written.contains(remark.key)).collect();
+        others.sort_by_key(|remark| remark.line.as_ref().map(|line| line.number));
+        tell(&others, &mut text);
+        if head.is_empty() && !others.is_empty() && !self.entries.is_empty() {
             text.push('\n');
         }
         for (path, entry) in &self.entries {
-            for remark in self.remarks.0.iter().filter(|remark| remark.key == path) {
-                tell(remark, &mut told, &mut text);
-            }
+            // Above the first of several that are called so.
+            tell(&by_key.remove(path.as_str()).unwrap_or_default(), &mut text);
             let _ = writeln!(text, "{entry}");
         }
         text
     }
 }
 
-/// Writes a remark, once.
-fn tell<'p>(remark: &'p Remark, told: &mut Vec<&'p Remark>, out: &mut String) {
-    if told.contains(&remark) {
-        return;
+/// Writes remarks, each once.
+fn tell(remarks: &[&Remark], out: &mut String) {
+    let mut told = HashSet::new();
+    for remark in remarks.iter().filter(|remark| told.insert(**remark)) {
+        let place = remark.line.as_ref().map(|line| {
+            let text = line.text.split_whitespace().collect::<Vec<_>>().join(" ");
+            shown(&format!("{}:{}: {text}", line.file.display(), line.number))
+        });
+        let why = shown(&remark.text);
+        out.push_str(&match (place, remark.is_loss) {
+            (Some(place), true) => {
+                comment(&format!("{LEFT_OUT}: {place}")) + &comment(&format!("  {why}"))
+            }
+            (Some(place), false) => comment(&place) + &comment(&format!("  {why}")),
+            (None, _) => comment(&why),
+        });
     }
-    told.push(remark);
-    let place = remark.line.as_ref().map(|line| {
-        let text = line.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        shown(&format!("{}:{}: {text}", line.file.display(), line.number))
-    });
-    let why = shown(&remark.text);
-    out.push_str(&match (place, remark.is_loss) {
-        (Some(place), true) => {
-            comment(&format!("{LEFT_OUT}: {place}")) + &comment(&format!("  {why}"))
-        }
-        (Some(place), false) => comment(&place) + &comment(&format!("  {why}")),
-        (None, _) => comment(&why),
-    });
 }
 
 fn top_of(plan: &Plan) -> String {
@@ -359,10 +359,7 @@ fn shown(text: &str) -> String {
             break;
         }
         match character {
-            // What turns the direction of text around is a control character to people.
-            c if c.is_control() || "\u{2028}\u{2029}\u{202e}\u{2066}\u{2067}".contains(c) => {
-                shown.extend(c.escape_unicode());
-            }
+            c if text::steers(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }
     }

@@ -35,7 +35,7 @@ fn what_comes_of_each_file_is_as_it_was() {
         }
         let expected = std::fs::read_to_string(case.expected()).unwrap_or_default();
         assert_eq!(toml, expected, "{}", case.file);
-        let says_so = toml.contains("All was carried over");
+        let says_so = toml.contains("All that clients and backends see was carried over");
         assert_eq!(says_so, is_whole, "{}:\n{toml}", case.file);
         assert_eq!(says_so, !toml.contains("# NOT CARRIED OVER"), "{}:\n{toml}", case.file);
     }
@@ -231,7 +231,7 @@ fn started(case: &Case, doors: Doors, command: &mut Command, folder: &Path) -> S
     Ok((doors, process))
 }
 
-/// What the command prints of a file, and whether it says that all was carried over.
+/// What the command prints of a file, and whether its status says that all was carried over.
 fn converted(case: &Case, site: &Site, text: &str) -> (String, bool) {
     let folder = site.folder_of(case, "converted");
     let text = site.with_included(text, &folder, ToOwned::to_owned);

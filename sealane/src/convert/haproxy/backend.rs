@@ -3,27 +3,46 @@
 use std::time::Duration;
 
 use super::super::plan::{
-    BackendTls, Certificate, Destination, Listener, Plan, ProxyHeader, endpoint, host_and_port,
+    BackendTls, Certificate, Destination, Listener, NOBODY, Plan, ProxyHeader, endpoint,
+    host_and_port,
 };
 use super::super::remark::{Line, Remarks, unknown};
 use super::super::tls::{self, VERSIONS};
-use super::syntax::{Section, Statement, reason};
-use super::{is_own, no_time, time, with_defaults};
+use super::bind::Bases;
+use super::syntax::{Section, Statement, tell_without_key};
+use super::{disabled, is_own, no_time, time, with_defaults};
 
 /// Where a proxy leads.
+#[derive(Default)]
 pub(super) struct Backend {
     pub(super) destination: Destination,
-    /// `timeout server`, and `timeout tunnel`.
-    timeouts: [Option<(Duration, Line)>; 2],
+    pub(super) timeouts: Timeouts,
 }
 
-impl Backend {
+/// `timeout server`, and `timeout tunnel`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timeouts([Option<(Duration, Line)>; 2]);
+
+impl Timeouts {
     /// Gives a listener the timeouts of its backend.
-    pub(super) fn timeouts(&self, listener: &mut Listener) {
-        let keys = ["backend_timeout", "idle_timeout"];
-        for (key, timeout) in keys.into_iter().zip(&self.timeouts) {
+    pub(super) fn put_into(&self, listener: &mut Listener) {
+        for (key, timeout) in TIMEOUTS.into_iter().zip(&self.0) {
             if let Some((timeout, line)) = timeout {
                 listener.set_timeout(key, *timeout, line);
+            }
+        }
+    }
+
+    /// Says of those that differ from what the listener has that they are left out; `line` is the
+    /// rule that leads to their backend.
+    pub(super) fn tell_unlike(&self, listeners: &Self, line: &Line, remarks: &mut Remarks) {
+        for (key, (own, other)) in TIMEOUTS.into_iter().zip(self.0.iter().zip(&listeners.0)) {
+            let time = |each: &Option<(Duration, Line)>| each.as_ref().map(|(time, _)| *time);
+            if time(own) != time(other) {
+                let line = own.as_ref().map_or(line, |(_, line)| line);
+                let why = "one time holds for a listener and all of its routes: that of the \
+                           first backend";
+                remarks.left_out(line, key, why);
             }
         }
     }
@@ -33,11 +52,18 @@ impl Backend {
 pub(super) fn read(
     section: &Section,
     sections: &[Section],
+    bases: &Bases,
     plan: &mut Plan,
     remarks: &mut Remarks,
 ) -> Backend {
-    let mut backend = Backend { destination: Destination::default(), timeouts: [None, None] };
+    let mut backend = Backend::default();
     let statements = with_defaults(section, sections);
+    if let Some(disabled) = disabled(&statements) {
+        let why = "a disabled backend serves nobody: it is a port at which nobody listens";
+        remarks.left_out(&disabled.line, "backends", why);
+        backend.destination.backends.push(NOBODY.into());
+        return backend;
+    }
     let defaults: Vec<&str> = statements
         .iter()
         .filter(|statement| statement.name() == "default-server")
@@ -54,7 +80,7 @@ pub(super) fn read(
                     remarks.left_out(line, "balance", why);
                 }
             },
-            "server" => server(statement, &defaults, &mut backend.destination, remarks),
+            "server" => server(statement, &defaults, bases, &mut backend.destination, remarks),
             "timeout" => timeout(statement, section, &mut backend, plan, remarks),
             "server-template" => {
                 let why = "name each address; a name stands for all that it has";
@@ -65,13 +91,13 @@ pub(super) fn read(
                 let mut words = statement.words.iter().skip(1).map(String::as_str);
                 while let Some(word) = words.next() {
                     let told = (&mut Remarks::default(), &mut without_key);
-                    Server::default().set(word, &mut words, line, told);
+                    Server::new(bases).set(word, &mut words, line, told);
                 }
-                tell_without_key(&without_key, line, remarks);
+                tell_options(&without_key, line, remarks);
             }
-            "mode" => {}
-            name if section.kind == "backend" && is_own(statement, section) => {
-                remarks.left_out(line, "backends", reason(name, &[]).unwrap_or_default());
+            "enabled" | "mode" => {}
+            _ if section.kind == "backend" && is_own(statement, section) => {
+                tell_without_key(statement, "backends", remarks);
             }
             _ => {}
         }
@@ -90,8 +116,8 @@ fn timeout(
     let read = time(text);
     match (statement.word(1), read) {
         ("connect", Some(timeout)) => plan.set_connect_timeout(timeout, line),
-        ("server", Some(timeout)) => backend.timeouts[0] = Some((timeout, line.clone())),
-        ("tunnel", Some(timeout)) => backend.timeouts[1] = Some((timeout, line.clone())),
+        ("server", Some(timeout)) => backend.timeouts.0[0] = Some((timeout, line.clone())),
+        ("tunnel", Some(timeout)) => backend.timeouts.0[1] = Some((timeout, line.clone())),
         ("connect" | "server" | "tunnel", None) => no_time(line, "backends", text, remarks),
         // Of whoever listens.
         ("client" | "client-fin" | "client-hs" | "server-fin", _) => {}
@@ -107,12 +133,13 @@ fn timeout(
 fn server(
     statement: &Statement,
     defaults: &[&str],
+    bases: &Bases,
     destination: &mut Destination,
     remarks: &mut Remarks,
 ) {
     let line = &statement.line;
     let own = statement.words.iter().skip(3).map(String::as_str);
-    let mut server = Server::default();
+    let mut server = Server::new(bases);
     let mut without_key = Vec::new();
     let mut words = defaults.iter().copied();
     while let Some(word) = words.next() {
@@ -123,7 +150,7 @@ fn server(
     while let Some(word) = words.next() {
         server.set(word, &mut words, line, (remarks, &mut without_key));
     }
-    tell_without_key(&without_key, line, remarks);
+    tell_options(&without_key, line, remarks);
     if server.is_disabled {
         return;
     }
@@ -132,7 +159,7 @@ fn server(
         address.insert_str(0, "tls://");
     }
     let is_first = destination.backends.is_empty();
-    let settings = server.speaks_tls.then_some(server.tls);
+    let settings = server.speaks_tls.then(|| server.tls_settings(line, remarks));
     if is_first {
         destination.proxy_header = server.proxy_header;
         destination.tls = settings;
@@ -145,7 +172,7 @@ fn server(
 }
 
 /// Says of options that have no key why, once for all that have the same reason.
-fn tell_without_key(options: &[String], line: &Line, remarks: &mut Remarks) {
+fn tell_options(options: &[String], line: &Line, remarks: &mut Remarks) {
     let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
     for option in options {
         let known = OPTIONS.iter().find(|(known, _)| known == option);
@@ -160,15 +187,29 @@ fn tell_without_key(options: &[String], line: &Line, remarks: &mut Remarks) {
     }
 }
 
-#[derive(Default)]
-struct Server {
+struct Server<'b> {
+    bases: &'b Bases,
     is_disabled: bool,
     proxy_header: Option<ProxyHeader>,
+    sni: Option<String>,
     speaks_tls: bool,
     tls: BackendTls,
+    verify_host: Option<String>,
 }
 
-impl Server {
+impl<'b> Server<'b> {
+    fn new(bases: &'b Bases) -> Self {
+        Self {
+            bases,
+            is_disabled: false,
+            proxy_header: None,
+            sni: None,
+            speaks_tls: false,
+            tls: BackendTls::default(),
+            verify_host: None,
+        }
+    }
+
     fn set<'w>(
         &mut self,
         word: &str,
@@ -179,11 +220,16 @@ impl Server {
         let mut value = || words.next().unwrap_or_default();
         match word {
             "alpn" => self.tls.alpn = value().split(',').map(ToOwned::to_owned).collect(),
-            "ca-file" => self.tls.roots = vec![root(value())],
-            "crt" => self.tls.client_certificate = Some(Certificate::Path(value().to_owned())),
+            "ca-file" => self.tls.roots = vec![self.bases.authority(value())],
+            "crt" => {
+                let path = self.bases.certificate(value());
+                self.tls.client_certificate = Some(Certificate::Path(path));
+            }
             "disabled" => self.is_disabled = true,
-            "enabled" | "no-backup" | "no-check" => {}
+            "enabled" => self.is_disabled = false,
+            "no-backup" | "no-check" => {}
             "no-send-proxy" | "no-send-proxy-v2" => self.proxy_header = None,
+            "no-ssl" => self.speaks_tls = false,
             "proxy-v2-options" => self.set_told(value(), line, remarks),
             "send-proxy" => self.proxy_header = Some(ProxyHeader::V1),
             "send-proxy-v2" => self.proxy_header = Some(ProxyHeader::V2(vec!["alpn"])),
@@ -193,26 +239,19 @@ impl Server {
             "send-proxy-v2-ssl-cn" => {
                 self.proxy_header = Some(ProxyHeader::V2(vec!["alpn", "ssl", "cn"]));
             }
-            "sni" | "verifyhost" => {
+            "sni" => {
                 let text = value();
                 let name = text.strip_prefix("str(").and_then(|text| text.strip_suffix(')'));
-                match name.or((word == "verifyhost").then_some(text)) {
-                    Some(name) => self.tls.server_name = Some(name.to_owned()),
-                    None => {
-                        let why = format!("sni {text}: one name for all of them, server_name");
-                        remarks.left_out(line, "backend_tls.server_name", why);
-                    }
+                self.sni = name.map(ToOwned::to_owned);
+                if name.is_none() {
+                    let why = format!("sni {text}: one name for all of them, server_name");
+                    remarks.left_out(line, "backend_tls.server_name", why);
                 }
             }
             "ssl" => self.speaks_tls = true,
             "ssl-max-ver" | "ssl-min-ver" => self.set_versions(word, value(), line, remarks),
-            "verify" => {
-                self.tls.accepts_anybody = value() == "none";
-                if self.tls.accepts_anybody {
-                    let text = "nobody is verified, as it was written; better name roots";
-                    remarks.note(line, "backend_tls.insecure_accept_any_certificate", text);
-                }
-            }
+            "verify" => self.tls.accepts_anybody = value() == "none",
+            "verifyhost" => self.verify_host = Some(value().to_owned()),
             word => {
                 if WITH_VALUE.contains(&word) {
                     value();
@@ -220,6 +259,30 @@ impl Server {
                 without_key.push(word.to_owned());
             }
         }
+    }
+
+    /// Puts together what options say of TLS.
+    fn tls_settings(&self, line: &Line, remarks: &mut Remarks) -> BackendTls {
+        let mut settings = self.tls.clone();
+        settings.server_name = self.verify_host.as_ref().or(self.sni.as_ref()).cloned();
+        if settings.accepts_anybody {
+            let text = "nobody is verified, as it was written; better name roots";
+            remarks.note(line, "backend_tls.insecure_accept_any_certificate", text);
+        } else if settings.server_name.is_none() {
+            let why = "HAProxy asks for no name without sni or verifyhost; here the certificate \
+                       must have that of the address, or server_name";
+            remarks.left_out(line, "backends", why);
+        }
+        if self.sni.is_some() && self.sni != settings.server_name {
+            let why = "one name is asked for and proved: that of verifyhost is written";
+            remarks.left_out(line, "backend_tls.server_name", why);
+        }
+        if settings.versions == Some([false; 2]) {
+            let why = "of versions Sealane has 1.2 and 1.3: both are offered";
+            remarks.left_out(line, "backend_tls.versions", why);
+            settings.versions = None;
+        }
+        settings
     }
 
     /// Takes what else a header of version 2 tells.
@@ -263,11 +326,6 @@ impl Server {
     }
 }
 
-/// The system's authorities by their name here.
-fn root(text: &str) -> String {
-    if text == "@system-ca" { "system".into() } else { text.to_owned() }
-}
-
 /// An address as Sealane spells it.
 fn backend_address(text: &str) -> String {
     let path = text.strip_prefix("unix@").or_else(|| text.starts_with('/').then_some(text));
@@ -309,6 +367,9 @@ const WITH_VALUE: [&str; 24] = [
     "slowstart",
     "weight",
 ];
+
+/// The keys of [`Timeouts`].
+const TIMEOUTS: [&str; 2] = ["backend_timeout", "idle_timeout"];
 
 const CHECK: &str = "nobody is asked whether they are well: one that fails rests for 1s to 32s";
 

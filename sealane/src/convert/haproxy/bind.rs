@@ -4,8 +4,10 @@ use std::iter::Peekable;
 use std::path::Path;
 
 use super::super::files::{Files, name_of};
-use super::super::plan::{Certificate, Clients, endpoint, host_and_port};
-use super::super::remark::{Line, Remarks, unknown};
+use super::super::plan::{
+    Certificate, Clients, both_families, endpoint, host_and_port, is_every_address_of_six,
+};
+use super::super::remark::{ASKED, Line, Remarks, unknown};
 use super::super::tls::{self, Tls, VERSIONS};
 use super::syntax::{Statement, words};
 
@@ -14,6 +16,21 @@ use super::syntax::{Statement, words};
 pub(super) struct Bases {
     pub(super) authorities: Option<String>,
     pub(super) certificates: Option<String>,
+}
+
+impl Bases {
+    /// The path of authorities, or Sealane's word for the system's.
+    pub(super) fn authority(&self, path: &str) -> String {
+        match path {
+            "@system-ca" => "system".into(),
+            path => based(path, self.authorities.as_deref()),
+        }
+    }
+
+    /// The path of a certificate, or of a list of them.
+    pub(super) fn certificate(&self, path: &str) -> String {
+        based(path, self.certificates.as_deref())
+    }
 }
 
 /// Addresses with the TLS that is spoken there.
@@ -52,33 +69,32 @@ impl Binding {
         let mut binding = common.clone();
         let line = &statement.line;
         let mut words = statement.words.iter().skip(2).map(String::as_str).peekable();
-        let mut is_both = false;
+        let mut is_six_alone = false;
         while let Some(word) = words.next() {
             match word {
                 "accept-proxy" => binding.accepts_proxy = true,
                 "crt" => {
-                    let path = based(words.next(), bases.certificates.as_deref());
+                    let path = bases.certificate(words.next().unwrap_or_default());
                     binding.certificates.extend(certificates(&path, files, line, remarks));
                 }
                 "crt-list" => {
-                    let list = based(words.next(), bases.certificates.as_deref());
-                    let base = bases.certificates.as_deref();
-                    binding.certificates.extend(list_of(&list, base, files, line, remarks));
+                    let list = bases.certificate(words.next().unwrap_or_default());
+                    binding.certificates.extend(list_of(&list, bases, files, line, remarks));
                 }
                 "ca-file" | "crl-file" => {
-                    let path = based(words.next(), bases.authorities.as_deref());
+                    let path = bases.authority(words.next().unwrap_or_default());
                     let paths = match word {
                         "ca-file" => &mut binding.clients.roots,
                         _ => &mut binding.clients.crls,
                     };
                     *paths = vec![path];
                 }
-                "defer-accept" | "v6only" => {}
+                "defer-accept" | "v4v6" => {}
                 // It names the line in statistics.
                 "name" => drop(words.next()),
                 "ssl" => binding.is_tls = true,
                 "strict-sni" => binding.is_strict = true,
-                "v4v6" => is_both = true,
+                "v6only" => is_six_alone = true,
                 "verify" => {
                     binding.verify = match words.next() {
                         Some("none") | None => None,
@@ -99,8 +115,13 @@ impl Binding {
                 }
             }
         }
-        for address in statement.word(1).split(',').take(ADDRESSES_MAX) {
-            match listen_address(address, is_both) {
+        for (index, address) in statement.word(1).split(',').enumerate() {
+            if index == ADDRESSES_MAX {
+                let why = format!("more than {ADDRESSES_MAX} addresses: write the others yourself");
+                remarks.left_out(line, "address", why);
+                break;
+            }
+            match listen_address(address, is_six_alone) {
                 Ok(addresses) => binding.addresses.extend(addresses),
                 Err(why) => remarks.left_out(line, "address", why),
             }
@@ -124,7 +145,6 @@ impl Binding {
             "ciphersuites" => self.tls.set_ciphersuites(value(), line, remarks),
             "curves" | "ecdhe" => self.tls.set_groups(value(), line, remarks),
             "no-alpn" => self.alpn.clear(),
-            // It forbids what Sealane has not, and an alias of what it is anyway.
             "prefer-client-ciphers" => self.tls.client_order = true,
             "ssl-max-ver" | "ssl-min-ver" => {
                 let name = value();
@@ -180,8 +200,7 @@ fn short_version(name: &str) -> Option<usize> {
 }
 
 /// A path, below a folder if it is relative and there is one.
-fn based(path: Option<&str>, base: Option<&str>) -> String {
-    let path = path.unwrap_or_default();
+fn based(path: &str, base: Option<&str>) -> String {
     match base {
         Some(base) => Path::new(base).join(path).display().to_string(),
         None => path.to_owned(),
@@ -207,7 +226,7 @@ fn certificates(path: &str, files: &Files, line: &Line, remarks: &mut Remarks) -
 /// The certificates of a `crt-list`: a file on each line, with settings and names of its own.
 fn list_of(
     list: &str,
-    base: Option<&str>,
+    bases: &Bases,
     files: &mut Files,
     line: &Line,
     remarks: &mut Remarks,
@@ -221,25 +240,31 @@ fn list_of(
     };
     let mut certificates = Vec::new();
     for (index, written) in text.lines().enumerate() {
-        let Ok(words) = words(written) else { continue };
+        let place = || Line {
+            file: Path::new(list).into(),
+            number: index + 1,
+            text: written.trim().to_owned(),
+        };
+        let words = match words(written) {
+            Ok(words) => words,
+            Err(why) => {
+                remarks.left_out(&place(), "certificates", why);
+                continue;
+            }
+        };
         let Some(path) = words.first() else { continue };
-        certificates.push(Certificate::Path(based(Some(path), base)));
+        certificates.push(Certificate::Path(bases.certificate(path)));
         if words.len() > 1 {
-            let place = Line {
-                file: Path::new(list).into(),
-                number: index + 1,
-                text: written.trim().to_owned(),
-            };
             let why = "a certificate is served for the names in it, with the listener's settings; \
                        [[listener.route]] has settings for names";
-            remarks.left_out(&place, "certificates", why);
+            remarks.left_out(&place(), "certificates", why);
         }
     }
     certificates
 }
 
 /// An address, or two for all of IPv4 and IPv6, as Sealane spells them.
-fn listen_address(text: &str, is_both: bool) -> Result<Vec<String>, String> {
+fn listen_address(text: &str, is_six_alone: bool) -> Result<Vec<String>, String> {
     let path = text.strip_prefix("unix@").or_else(|| text.starts_with('/').then_some(text));
     if let Some(path) = path {
         return Ok(vec![format!("unix:{path}")]);
@@ -255,10 +280,12 @@ fn listen_address(text: &str, is_both: bool) -> Result<Vec<String>, String> {
     if port.contains('-') {
         return Err(format!("{text}: write each port of the range"));
     }
+    let is_of_six = text.starts_with("ipv6@") || text.starts_with("tcp6@");
     Ok(match host {
-        "" | "*" if text.starts_with("ipv6@") => vec![format!("[::]:{port}")],
-        "" | "*" => vec![format!("0.0.0.0:{port}")],
-        "::" if is_both => vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")],
+        "" | "*" if !is_of_six => vec![format!("0.0.0.0:{port}")],
+        "" | "*" if is_six_alone => vec![format!("[::]:{port}")],
+        "" | "*" => both_families(port),
+        host if !is_six_alone && is_every_address_of_six(host) => both_families(port),
         host => vec![endpoint(host, port)],
     })
 }
@@ -269,8 +296,6 @@ pub(super) fn reason(word: &str) -> String {
     known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned())
 }
 
-const ASKED: &str = "a client whose certificate is bad is let in here, and the PROXY header tells \
-                     that; say \"required\" where nobody comes without one";
 /// Addresses on one line.
 const ADDRESSES_MAX: usize = 256;
 

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use super::super::plan::{BackendTls, CONNECTIONS, LONGEST, Listener, Plan, Route, Spoken, number};
-use super::super::remark::Remarks;
+use super::super::plan::{
+    BackendTls, CONNECTIONS, LONGEST, Listener, NOBODY, Plan, Spoken, number,
+};
+use super::super::remark::{Line, Remarks, believes_everybody};
 use super::super::tls::Tls;
 use super::backend::{self, Backend};
-use super::bind::Binding;
+use super::bind::{Bases, Binding};
 use super::condition::{self, Test};
-use super::syntax::{Section, Statement, reason};
-use super::{World, http_mode, is_own, no_time, section, time, with_defaults};
+use super::routes::Routes;
+use super::syntax::{Section, Statement, tell_without_key};
+use super::{World, disabled, http_mode, is_own, no_time, section, time, with_defaults};
 
 /// Reads it into the plan.
 pub(super) fn read(
@@ -27,6 +30,11 @@ pub(super) fn read(
         plan.remarks.left_out(&section.line, "", why);
         return;
     }
+    if let Some(disabled) = disabled(&statements) {
+        let why = format!("{} {} is disabled", section.kind, section.name);
+        plan.remarks.left_out(&disabled.line, "", why);
+        return;
+    }
     let mut frontend = Frontend { sections, ..Frontend::default() };
     frontend.listener.name = Some(section.name.clone());
     frontend.acls = statements.iter().copied().filter(|each| each.name() == "acl").collect();
@@ -34,10 +42,10 @@ pub(super) fn read(
         frontend.take(statement, section, world);
     }
     if section.kind == "listen" {
-        let own = backend::read(section, sections, plan, &mut frontend.listener.remarks);
-        frontend.own_backend = Some(own);
+        let remarks = &mut frontend.listener.remarks;
+        frontend.own_backend = Some(backend::read(section, sections, &world.bases, plan, remarks));
     }
-    frontend.finish(section, plan);
+    frontend.finish(section, &world.bases, plan);
 }
 
 #[derive(Default)]
@@ -45,6 +53,7 @@ struct Frontend<'s> {
     acls: Vec<&'s Statement>,
     bindings: Vec<(Binding, &'s Statement)>,
     default_backend: Option<&'s Statement>,
+    denials: Vec<&'s Line>,
     fins: Vec<Duration>,
     listener: Listener,
     own_backend: Option<Backend>,
@@ -59,7 +68,7 @@ impl<'s> Frontend<'s> {
         let line = &statement.line;
         let remarks = &mut self.listener.remarks;
         match statement.name() {
-            "acl" | "mode" => {}
+            "acl" | "enabled" | "mode" => {}
             "bind" => {
                 let bases = &world.bases;
                 let binding = Binding::read(statement, &world.common, bases, world.files, remarks);
@@ -75,15 +84,12 @@ impl<'s> Frontend<'s> {
                 let text = "option clitcpka: keepalive = { ... } says after how long";
                 remarks.left_out(line, "keepalive", text);
             }
-            "option" if NEEDLESS_OPTIONS.contains(&statement.word(1)) => {}
             "tcp-request" => self.take_rule(statement),
             "timeout" => self.take_timeout(statement),
             "use_backend" => self.uses.push(statement),
             name if section.kind == "listen" && backend::STATEMENTS.contains(&name) => {}
             // What defaults say of others is told of there.
-            name if is_own(statement, section) => {
-                remarks.left_out(line, "", reason(name, &[]).unwrap_or_default());
-            }
+            _ if is_own(statement, section) => tell_without_key(statement, "", remarks),
             _ => {}
         }
     }
@@ -117,7 +123,7 @@ impl<'s> Frontend<'s> {
         }
     }
 
-    fn take_rule(&mut self, statement: &Statement) {
+    fn take_rule(&mut self, statement: &'s Statement) {
         let (line, listener) = (&statement.line, &mut self.listener);
         let at = |word: &str| statement.words.iter().position(|each| each == word);
         let condition = at("if").and_then(|at| {
@@ -133,6 +139,7 @@ impl<'s> Frontend<'s> {
             }
             ("connection", "reject", Some(Test::Source(networks))) => {
                 listener.deny.extend(networks);
+                self.denials.push(line);
             }
             ("connection", "expect-proxy", Some(Test::Source(networks))) => {
                 listener.accept_proxy.get_or_insert_default().extend(networks);
@@ -142,6 +149,7 @@ impl<'s> Frontend<'s> {
             }
             ("connection", "expect-proxy", None) if at("if").is_none() => {
                 listener.accept_proxy = Some(Vec::new());
+                listener.remarks.note(line, "accept_proxy", believes_everybody("HAProxy"));
             }
             _ => {
                 let why = "of rules Sealane has allow, deny, accept_proxy, connections_per_client \
@@ -151,7 +159,7 @@ impl<'s> Frontend<'s> {
         }
     }
 
-    fn finish(mut self, section: &Section, plan: &mut Plan) {
+    fn finish(mut self, section: &Section, bases: &Bases, plan: &mut Plan) {
         let mut listener = std::mem::take(&mut self.listener);
         let passes_on = self.inspects && self.bindings.iter().all(|(each, _)| !each.is_tls);
         if passes_on {
@@ -159,15 +167,22 @@ impl<'s> Frontend<'s> {
         }
         let default = match (self.own_backend.take(), self.default_backend) {
             (Some(own), None) => Some(own),
-            (_, Some(statement)) => self.backend(statement, plan, &mut listener.remarks),
+            (_, Some(statement)) => self.backend(statement, bases, plan, &mut listener.remarks),
             (None, None) => None,
         };
+        let mut routes = Routes::new(passes_on);
         if let Some(default) = default {
-            default.timeouts(&mut listener);
+            default.timeouts.put_into(&mut listener);
+            routes.timeouts = Some(default.timeouts);
             listener.destination = default.destination;
         }
         for statement in std::mem::take(&mut self.uses) {
-            self.route(statement, passes_on, &mut listener, plan);
+            let Some(rule) = routes.rule(statement, &self.acls, &mut listener.remarks) else {
+                continue;
+            };
+            if let Some(backend) = self.backend(statement, bases, plan, &mut listener.remarks) {
+                routes.add(rule, backend, &statement.line, &mut listener);
+            }
         }
         if listener.destination.backends.is_empty() && !listener.routes.is_empty() {
             let text = "there is no default_backend: who has none of the names meets a port at \
@@ -182,49 +197,17 @@ impl<'s> Frontend<'s> {
     fn backend(
         &self,
         statement: &Statement,
+        bases: &Bases,
         plan: &mut Plan,
         remarks: &mut Remarks,
     ) -> Option<Backend> {
         let name = statement.word(1);
         match section(self.sections, &["backend", "listen"], name) {
-            Some(found) => Some(backend::read(found, self.sections, plan, remarks)),
+            Some(found) => Some(backend::read(found, self.sections, bases, plan, remarks)),
             None => {
                 remarks.left_out(&statement.line, "backends", format!("no backend {name:?}"));
                 None
             }
-        }
-    }
-
-    /// Takes `use_backend` as a route, if it decides by the server name.
-    fn route(
-        &self,
-        statement: &Statement,
-        passes_on: bool,
-        listener: &mut Listener,
-        plan: &mut Plan,
-    ) {
-        let line = &statement.line;
-        let read = condition::read(statement.words.get(2..).unwrap_or_default(), &self.acls);
-        let named = read.and_then(|alternatives| by_name(alternatives, passes_on));
-        let Some((names, alpn, is_deeper)) = named else {
-            let why = "routes are by server name, and by the protocol that was agreed on for it";
-            listener.remarks.left_out(line, "route.names", why);
-            return;
-        };
-        let Some(backend) = self.backend(statement, plan, &mut listener.remarks) else { return };
-        if is_deeper {
-            let why = "a wildcard stands for one label: name others";
-            listener.remarks.left_out(line, "route.names", why);
-        }
-        // The first rule for a name decides.
-        let is_taken = |name: &String| {
-            let mut routes = listener.routes.iter();
-            routes.any(|route| route.names.contains(name) && route.alpn == alpn)
-        };
-        let names: Vec<_> = names.into_iter().filter(|name| !is_taken(name)).collect();
-        if !names.is_empty() {
-            let destination = backend.destination;
-            listener.routes.push(Route { names, alpn, destination, ..Route::default() });
         }
     }
 
@@ -250,15 +233,25 @@ impl<'s> Frontend<'s> {
                     continue;
                 }
             }
+            let before = own.remarks.0.len();
             if binding.accepts_proxy && own.accept_proxy.is_none() {
                 own.accept_proxy = Some(Vec::new());
-                own.remarks.note(&statement.line, "accept_proxy", BELIEVES_EVERYBODY);
+                let text = believes_everybody("HAProxy");
+                own.remarks.note(&statement.line, "accept_proxy", text);
+            }
+            if own.accept_proxy.is_some() {
+                for line in &self.denials {
+                    own.remarks.left_out(line, "deny", DENIED_SENDERS);
+                }
             }
             for address in &binding.addresses {
                 own.listen(address, &statement.line);
             }
             match listeners.iter_mut().find(|each| is_alike(each, &own)) {
-                Some(each) => each.addresses.append(&mut own.addresses),
+                Some(each) => {
+                    each.addresses.append(&mut own.addresses);
+                    each.remarks.0.extend(own.remarks.0.drain(before..));
+                }
                 None => {
                     if !listeners.is_empty() {
                         own.name = Some(format!("{}-{}", section.name, listeners.len() + 1));
@@ -268,37 +261,6 @@ impl<'s> Frontend<'s> {
             }
         }
         plan.listeners.append(&mut listeners);
-    }
-}
-
-/// Names and protocols that a condition decides by, and whether names have ends of any depth.
-fn by_name(
-    alternatives: Vec<Vec<Test>>,
-    passes_on: bool,
-) -> Option<(Vec<String>, Vec<String>, bool)> {
-    let mut parts = Vec::new();
-    for tests in alternatives {
-        let (mut names, mut alpn) = (None, Vec::new());
-        for test in tests {
-            match test {
-                Test::Alpn(protocols) => alpn.extend(protocols),
-                Test::Hello => {}
-                Test::Names { passes_on: of_hello, .. } if of_hello == passes_on => {
-                    names = Some(test);
-                }
-                Test::Names { .. } | Test::Source(_) => return None,
-            }
-        }
-        parts.push((names?, alpn));
-    }
-    let mut parts = parts.into_iter();
-    let first = parts.next()?;
-    let (test, alpn) = parts.try_fold(first, |(test, alpn), (other, same)| {
-        Some((condition::joined(test, other)?, alpn)).filter(|(_, alpn)| *alpn == same)
-    })?;
-    match test {
-        Test::Names { names, is_deeper, .. } => Some((names, alpn, is_deeper)),
-        _ => None,
     }
 }
 
@@ -338,9 +300,5 @@ fn set_idle_timeout(listener: &mut Listener) {
     }
 }
 
-const BELIEVES_EVERYBODY: &str =
-    "everybody is believed, as HAProxy does; better name the networks of your balancers";
-/// Where nobody listens: tcpmux, which no system has had for decades.
-pub(super) const NOBODY: &str = "127.0.0.1:1";
-/// Options that say what is so anyway.
-const NEEDLESS_OPTIONS: [&str; 3] = ["dontlognull", "tcp-smart-accept", "tcp-smart-connect"];
+const DENIED_SENDERS: &str = "HAProxy looks at who sends the PROXY header; here the clients that \
+                              it announces are denied: refuse senders by proxy_from";

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use super::super::remark::{Line, unknown};
+use super::super::remark::{Line, Remarks, unknown};
 use crate::config::{Mistake, Mistakes, Place, Problem};
 
 /// A section with its statements.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// Where its defaults stand among the sections.
+    /// Where its defaults stand among the sections, before it.
     pub(super) defaults: Option<usize>,
     pub(super) kind: String,
     pub(super) line: Line,
@@ -59,9 +59,14 @@ pub(super) fn sections(text: &str, file: &Path) -> Result<Vec<Section>, Mistakes
         }
         let from = words.iter().position(|word| word == "from").and_then(|at| words.get(at + 1));
         let named = |section: &Section| section.kind == "defaults" && Some(&section.name) == from;
-        let defaults = match from {
-            Some(_) => sections.iter().position(named),
-            None => last_defaults,
+        let defaults = match (from, first.as_str()) {
+            (Some(_), _) => {
+                let unknown = || broken("there are no defaults of that name before it");
+                Some(sections.iter().position(named).ok_or_else(unknown)?)
+            }
+            // Those that name no others begin with what HAProxy has.
+            (None, "defaults") => None,
+            (None, _) => last_defaults,
         };
         if first == "defaults" {
             last_defaults = Some(sections.len());
@@ -99,16 +104,26 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
-/// Why a statement has no key; none for those that are `taken`.
-pub(super) fn reason(name: &str, taken: &[&str]) -> Option<String> {
-    if taken.contains(&name) {
-        return None;
-    }
-    let known = OTHERS.iter().find(|(known, _)| match known.strip_suffix('*') {
+/// Says why a statement has no key, and what to do instead.
+pub(super) fn tell_without_key(statement: &Statement, key: &'static str, remarks: &mut Remarks) {
+    let (name, line) = (statement.name(), &statement.line);
+    let is_named = |known: &&str| match known.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => *known == name,
-    });
-    Some(known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned()))
+    };
+    match statement.word(1) {
+        option if name == "option" && NEEDLESS_OPTIONS.contains(&option) => return,
+        option if name == "option" && LOG_OPTIONS.contains(&option) => {
+            return remarks.note(line, key, LOG);
+        }
+        _ => {}
+    }
+    let known = OTHERS.iter().find(|(known, _)| is_named(known));
+    let why = known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned());
+    match UNSEEN.iter().any(is_named) {
+        true => remarks.note(line, key, why),
+        false => remarks.left_out(line, key, why),
+    }
 }
 
 /// Why a section has no counterpart.
@@ -187,3 +202,25 @@ const OTHERS: [(&str, &str); 38] = [
     ("ulimit-n", UNIT),
     ("user", UNIT),
 ];
+
+/// Statements of which neither clients nor backends see anything.
+const UNSEEN: [&str; 13] = [
+    "chroot",
+    "cpu-map",
+    "daemon",
+    "description",
+    "group",
+    "log*",
+    "master-worker",
+    "nbproc",
+    "pidfile",
+    "stats",
+    "tune.ssl.default-dh-param",
+    "ulimit-n",
+    "user",
+];
+/// Options about what is logged.
+const LOG_OPTIONS: [&str; 6] =
+    ["dontlog-normal", "httplog", "log-health-checks", "log-separate-errors", "logasap", "tcplog"];
+/// Options that say what is so anyway.
+const NEEDLESS_OPTIONS: [&str; 3] = ["dontlognull", "tcp-smart-accept", "tcp-smart-connect"];

@@ -6,20 +6,27 @@ use super::super::plan::{
     BackendTls, CONNECTIONS, Certificate, Clients, Destination, KeepAlive, Listener, Plan,
     ProxyHeader, Spoken, endpoint, host_and_port, number,
 };
-use super::super::remark::{Line, Remarks};
+use super::super::remark::{ASKED, Line, Remarks};
 use super::super::tls;
-use super::syntax::{Directive, reason};
-use super::{Mapped, Shared, backend, broken, routes, time_ms};
+use crate::config::value::host_name;
+
+use super::access::Access;
+use super::routes::{lead, read_group};
+use super::syntax::{Directive, tell_without_key};
+use super::{Shared, backend, broken, time_ms};
 
 /// What the directives of a server say.
 #[derive(Default)]
 pub(super) struct Server {
+    access: Access,
     addresses: Vec<Listen>,
     backend_certificate: (Option<String>, Option<String>),
     certificates: Vec<String>,
     clients: Clients,
     keys: Vec<String>,
     listener: Listener,
+    /// Whether backends are told the name that they must prove.
+    names_backends: bool,
     pass: Option<(String, Line)>,
     prereads: bool,
     speaks_tls_to_backends: bool,
@@ -57,7 +64,10 @@ impl Server {
         let destination = |target: &str, remarks: &mut Remarks| {
             let mut destination = self.listener.destination.clone();
             match shared.groups.get(target) {
-                Some(group) => read_group(group, &mut destination, remarks),
+                Some(group) => {
+                    read_group(group, &mut destination, remarks);
+                    self.name_group(target, line, &mut destination, remarks);
+                }
                 None => destination.add_backend(&backend(target), line, remarks),
             }
             for backend in &mut destination.backends {
@@ -83,6 +93,29 @@ impl Server {
         self.split(plan, &listener);
     }
 
+    /// Where nobody says which name a backend proves, it is that in `proxy_pass`: a group's own.
+    fn name_group(
+        &self,
+        group: &str,
+        line: &Line,
+        destination: &mut Destination,
+        remarks: &mut Remarks,
+    ) {
+        let Some(tls) = &mut destination.tls else { return };
+        if tls.server_name.is_some() || !(self.verifies_backends || self.names_backends) {
+            return;
+        }
+        if host_name(group).is_ok() {
+            tls.server_name = Some(group.to_owned());
+        } else if self.verifies_backends {
+            let why = format!(
+                "backends prove the name of their group there, {group:?}, which is none; here \
+                 each proves its own"
+            );
+            remarks.left_out(line, "backend_tls.server_name", why);
+        }
+    }
+
     /// A listener for each kind of address.
     fn split(self, plan: &mut Plan, listener: &Listener) {
         for is_tls in [true, false] {
@@ -101,12 +134,6 @@ impl Server {
                     (false, true) => Spoken::TlsPassedOn,
                     (false, false) => Spoken::Plain,
                 };
-                if !has_proxy {
-                    listener.accept_proxy = None;
-                } else if listener.accept_proxy.is_none() {
-                    listener.accept_proxy = Some(Vec::new());
-                    listener.remarks.note(&first.line, "accept_proxy", BELIEVES_EVERYBODY);
-                }
                 if listener.spoken != Spoken::Tls {
                     listener.certificates.clear();
                     listener.clients = None;
@@ -114,9 +141,10 @@ impl Server {
                     listener.alpn.clear();
                 }
                 listener.keepalive = addresses.iter().find_map(|each| each.keepalive);
-                for each in addresses {
+                for each in &addresses {
                     listener.listen(&each.address, &each.line);
                 }
+                self.access.put_into(&mut listener, has_proxy.then_some(&first.line));
                 plan.listeners.push(listener);
             }
         }
@@ -175,8 +203,7 @@ impl Server {
                 Some(ms) => plan.set_connect_timeout(Duration::from_millis(ms), line),
                 None => broken(line, "limits.connect_timeout", first, remarks),
             },
-            "proxy_next_upstream" | "proxy_ssl_server_name" | "proxy_ssl_session_reuse"
-                if first == "on" => {}
+            "proxy_next_upstream" | "proxy_ssl_session_reuse" if first == "on" => {}
             "proxy_pass" => self.pass = Some((first.to_owned(), line.clone())),
             "proxy_protocol" | "proxy_socket_keepalive" if first == "off" => {}
             "proxy_protocol" => self.listener.destination.proxy_header = Some(ProxyHeader::V1),
@@ -191,6 +218,7 @@ impl Server {
             "proxy_ssl_protocols" => {
                 tls.versions = versions(words, "backend_tls.versions", line, remarks);
             }
+            "proxy_ssl_server_name" if first == "on" => self.names_backends = true,
             "proxy_ssl_server_name" => {
                 remarks.note(line, "backends", "backends are told the name that they must prove");
             }
@@ -215,7 +243,7 @@ impl Server {
         let first = words.get(1).map_or("", String::as_str);
         let remarks = &mut self.listener.remarks;
         match directive.name() {
-            "allow" | "deny" => self.set_network(directive.name() == "allow", first, line),
+            "allow" | "deny" => self.access.add(directive.name() == "allow", first, line),
             "limit_conn" if shared.zones.get(first) == Some(&true) => {
                 let count = words.get(2).map_or("", String::as_str);
                 let key = "connections_per_client";
@@ -234,36 +262,9 @@ impl Server {
                 }
                 None => broken(line, "handshake_timeout", first, remarks),
             },
-            "set_real_ip_from" => {
-                let network = if first == "unix:" { "unix" } else { first };
-                let from = self.listener.accept_proxy.get_or_insert_with(Vec::new);
-                from.push(network.to_owned());
-                let text = "others are refused here; nginx lets them in by their own address";
-                remarks.note(line, "proxy_from", text);
-            }
+            "set_real_ip_from" => self.access.believe(first, line),
             "tcp_nodelay" if first == "on" => {}
-            name => remarks.left_out(line, "", reason(name)),
-        }
-    }
-
-    /// Takes a network; here what is denied is denied, whatever comes first.
-    fn set_network(&mut self, is_allowed: bool, network: &str, line: &Line) {
-        let listener = &mut self.listener;
-        match (is_allowed, network) {
-            (false, "all") if listener.allow.is_empty() => {
-                let why = "nobody may come: remove the listener";
-                listener.remarks.left_out(line, "deny", why);
-            }
-            // Whoever is not allowed, where some are, is denied.
-            (_, "all") => {}
-            (true, network) => listener.allow.push(network.to_owned()),
-            (false, network) => {
-                if !listener.allow.is_empty() {
-                    let why = "what is denied is denied here, also where allow came first";
-                    listener.remarks.left_out(line, "deny", why);
-                }
-                listener.deny.push(network.to_owned());
-            }
+            _ => tell_without_key(directive, remarks),
         }
     }
 
@@ -354,60 +355,6 @@ impl Server {
     }
 }
 
-/// Routes by name where a map leads, and who has none of its names.
-fn lead(
-    target: &str,
-    line: &Line,
-    shared: &Shared<'_>,
-    destination: impl Fn(&str, &mut Remarks) -> Destination,
-    listener: &mut Listener,
-) {
-    let Some(map) = shared.maps.get(target) else {
-        let why = "Sealane knows of no variables but what a map makes of the server name";
-        listener.remarks.left_out(line, "backends", why);
-        return;
-    };
-    let mapped = Mapped::read(map, &mut listener.remarks);
-    if !["$ssl_preread_server_name", "$ssl_server_name"].contains(&mapped.source) {
-        let why = format!("a map of {}: routes are by server name", mapped.source);
-        listener.remarks.left_out(&map.line, "backends", why);
-        return;
-    }
-    listener.routes = routes(&mapped, &destination, &mut listener.remarks);
-    listener.destination = match mapped.default {
-        Some(target) => destination(target, &mut listener.remarks),
-        None => {
-            let text = "the map has no default: who has none of its names meets a port at which \
-                        nobody listens";
-            listener.remarks.note(&map.line, "backends", text);
-            destination(NOBODY, &mut Remarks::default())
-        }
-    };
-}
-
-fn read_group(group: &Directive, destination: &mut Destination, remarks: &mut Remarks) {
-    for directive in &group.block {
-        let (line, words) = (&directive.line, directive.words.as_slice());
-        match directive.name() {
-            "least_conn" => destination.least_connections = true,
-            "server" if words.iter().any(|word| word == "down") => {}
-            "server" => {
-                let address = words.get(1).map_or("", String::as_str);
-                destination.add_backend(&backend(address), line, remarks);
-                let options = words.iter().skip(2).map(String::as_str);
-                for option in options {
-                    remarks.left_out(line, "backends", format!("{option}: {SERVER_OPTION}"));
-                }
-            }
-            "zone" => {}
-            name => {
-                let why = format!("{name}: balance is \"round-robin\" or \"least-connections\"");
-                remarks.left_out(line, "balance", why);
-            }
-        }
-    }
-}
-
 fn versions(
     words: &[String],
     key: &'static str,
@@ -460,12 +407,5 @@ fn keepalive(word: &str, line: &Line, remarks: &mut Remarks) -> Option<KeepAlive
     Some(KeepAlive { idle_s, every_s, count })
 }
 
-const ASKED: &str = "a client whose certificate is bad is let in here, and the PROXY header tells \
-                     that; say \"required\" where nobody comes without one";
-const BELIEVES_EVERYBODY: &str =
-    "everybody is believed, as nginx does; better name the networks of your balancers";
 /// What Linux has for TCP_KEEPIDLE.
 const LINUX_KEEPALIVE_S: u64 = 7_200;
-/// Where nobody listens: tcpmux, which no system has had for decades.
-const NOBODY: &str = "127.0.0.1:1";
-const SERVER_OPTION: &str = "every backend has the same weight; one that fails rests for 1s to 32s";

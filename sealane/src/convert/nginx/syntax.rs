@@ -223,10 +223,15 @@ impl Tokens<'_> {
     }
 }
 
-/// Why a directive has no key, and what to do instead.
-pub(super) fn reason(name: &str) -> String {
+/// Says why a directive has no key, and what to do instead.
+pub(super) fn tell_without_key(directive: &Directive, remarks: &mut Remarks) {
+    let (name, line) = (directive.name(), &directive.line);
     let known = OTHERS.iter().find(|(known, _)| *known == name);
-    known.map_or_else(|| unknown("nginx"), |(_, why)| (*why).to_owned())
+    let why = known.map_or_else(|| unknown("nginx"), |(_, why)| (*why).to_owned());
+    match UNSEEN.contains(&name) {
+        true => remarks.note(line, "", why),
+        false => remarks.left_out(line, "", why),
+    }
 }
 
 /// Blocks within blocks.
@@ -279,4 +284,22 @@ const OTHERS: [(&str, &str); 40] = [
     ("user", UNIT),
     ("worker_cpu_affinity", "pin_lanes = true binds each lane to a core"),
     ("worker_rlimit_nofile", UNIT),
+];
+
+/// Directives of which neither clients nor backends see anything.
+const UNSEEN: [&str; 14] = [
+    "access_log",
+    "daemon",
+    "error_log",
+    "events",
+    "limit_conn_log_level",
+    "load_module",
+    "log_format",
+    "master_process",
+    "pcre_jit",
+    "pid",
+    "thread_pool",
+    "user",
+    "worker_cpu_affinity",
+    "worker_rlimit_nofile",
 ];

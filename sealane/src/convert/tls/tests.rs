@@ -30,6 +30,9 @@ fn a_list_stands_for_what_openssl_takes_it_for() {
         "ECDHE-RSA-AES256-GCM-SHA384:!AES256:ECDHE+AESGCM",
         "NONSENSE:ECDHE+AESGCM",
         "TLSv1.2+AES128:TLSv1.2+CHACHA20",
+        "ECDH+AESGCM:ECDH+CHACHA20:DH+AESGCM:RSA+AESGCM:!aNULL:!MD5",
+        "DEFAULT@SECLEVEL=1",
+        "AES128:AES256@STRENGTH",
     ] {
         let output = Command::new("openssl").args(["ciphers", "-s", "-tls1_2", list]).output();
         let text = String::from_utf8(output.unwrap().stdout).unwrap();
@@ -77,6 +80,52 @@ fn versions_and_suites_agree() {
         tls.set_ciphersuites("TLS_AES_256_GCM_SHA384:TLS_AES_128_CCM_SHA256", &line, remarks);
     });
     assert_eq!(new, (Some([true, true]), Some(7), 1));
+}
+
+/// What cannot be told apart from nothing leaves the suites to Sealane, and says so.
+#[test]
+fn a_list_that_is_not_understood_is_none() {
+    let line = Line { file: Path::new("f").into(), number: 1, text: String::new() };
+    for list in ["PROFILE=SYSTEM", "kRSA", "!aNULL:!MD5", ""] {
+        let (mut tls, mut remarks) = (Tls::default(), Remarks::default());
+        tls.set_ciphers(list, &line, &mut remarks);
+        assert!(remarks.0.iter().any(|remark| remark.is_loss), "{list}");
+        tls.settle(&mut remarks);
+        assert_eq!((tls.versions, tls.suites), (None, None), "{list}");
+    }
+}
+
+/// What was written of versions holds, also where no suite is left to speak them with.
+#[test]
+fn no_version_comes_back_for_want_of_suites() {
+    let line = Line { file: Path::new("f").into(), number: 1, text: String::new() };
+    let settled = |spoken, suites12: &str, suites13: &str| {
+        let (mut tls, mut remarks) = (Tls::default(), Remarks::default());
+        tls.set_versions(spoken, &line, &mut remarks);
+        tls.set_ciphers(suites12, &line, &mut remarks);
+        tls.set_ciphersuites(suites13, &line, &mut remarks);
+        tls.settle(&mut remarks);
+        (tls.versions, tls.suites.map(|suites| suites.len()))
+    };
+    let (foreign12, foreign13) = ("AES256-SHA", "TLS_AES_128_CCM_SHA256");
+    let new = [false, false, false, false, true];
+    assert_eq!(settled(new, "ECDHE+AESGCM", foreign13), (Some([false, true]), Some(3)));
+    assert_eq!(settled(new, foreign12, foreign13), (Some([false, true]), None));
+    let old = [false, false, false, true, false];
+    assert_eq!(settled(old, foreign12, "TLS_AES_128_GCM_SHA256"), (Some([true, false]), Some(6)));
+    let older = [true, true, true, false, false];
+    assert_eq!(settled(older, "ECDHE+CHACHA20", "TLS_AES_128_GCM_SHA256"), (None, Some(3)));
+}
+
+#[test]
+fn a_list_is_read_to_its_end() {
+    let many = format!("{}ECDHE+AESGCM", "NONSENSE:".repeat(5_000));
+    assert_eq!(cipher_list(&many).suites.len(), 4);
+    let names = format!("{}TLS_AES_128_GCM_SHA256", "NONSENSE:".repeat(5_000));
+    let (mut tls, mut remarks) = (Tls::default(), Remarks::default());
+    let line = Line { file: Path::new("f").into(), number: 1, text: String::new() };
+    tls.set_ciphersuites(&names, &line, &mut remarks);
+    assert_eq!(tls.suites13.map(|suites| suites.len()), Some(1));
 }
 
 #[test]

@@ -1,0 +1,223 @@
+//! HAProxy: what of it must not be lost on the way.
+
+use super::*;
+
+/// A frontend at port 443 with `rules`, and what comes of it.
+fn proxied(rules: &str) -> String {
+    let text = format!(
+        "defaults\nmode tcp\ntimeout client 1m\ntimeout server 1m\nfrontend f\n{rules}\n\
+         backend b\nserver s b:1\n"
+    );
+    toml(Dialect::Haproxy, &text)
+}
+
+/// `tcp-request connection` sees who sends the PROXY header, and no client that it announces.
+#[test]
+fn senders_that_are_rejected_are_none_that_are_announced() {
+    let reject = "tcp-request connection reject if { src 10.0.0.5 }";
+    let toml = proxied(&format!("bind :443 ssl crt a accept-proxy\n{reject}\ndefault_backend b"));
+    assert_eq!(lost(&toml), [7], "{toml}");
+    assert!(toml.contains("deny = [\"10.0.0.5\"]"), "{toml}");
+    let toml = proxied(&format!("bind :443 ssl crt a\n{reject}\ndefault_backend b"));
+    assert!(lost(&toml).is_empty(), "{toml}");
+    let expect = "tcp-request connection expect-proxy layer4";
+    let toml = proxied(&format!("bind :443 ssl crt a\n{expect}\n{reject}\ndefault_backend b"));
+    assert_eq!(lost(&toml), [8], "{toml}");
+}
+
+/// Options of servers are those of all `default-server` lines above them, one after the other.
+#[test]
+fn options_of_servers_add_up() {
+    let sealed = "ssl verify required ca-file ca.pem verifyhost b";
+    for text in [
+        format!(
+            "defaults\nmode tcp\ndefault-server send-proxy\ndefault-server {sealed}\nlisten l\n\
+             bind :443 ssl crt a\ndefault-server weight 1\nserver s b:1\n"
+        ),
+        format!(
+            "defaults one\nmode tcp\ndefault-server send-proxy\ndefaults two from one\n\
+             default-server {sealed}\ndefaults three\nmode http\nlisten l from two\n\
+             bind :443 ssl crt a\nserver s b:1\n"
+        ),
+    ] {
+        let toml = toml(Dialect::Haproxy, &text);
+        for key in ["\"tls://b:1\"", "proxy_header = \"v1\"", "roots = [\"ca.pem\"]"] {
+            assert!(toml.contains(key), "{key} in\n{toml}");
+        }
+    }
+}
+
+#[test]
+fn defaults_hold_for_who_names_them() {
+    let text = "defaults one\ntimeout tunnel 7s\ndefaults two\nmode tcp\n\
+                listen l\nbind :443 ssl crt a\nserver s b:1\n";
+    assert!(!toml(Dialect::Haproxy, text).contains("7s"), "those without \"from\" begin anew");
+    let text = "defaults two from one\nmode tcp\n";
+    let mistake = convert_text(Dialect::Haproxy, Path::new("f"), text).unwrap_err().to_string();
+    assert!(mistake.contains("f:1: there are no defaults of that name before it"), "{mistake}");
+}
+
+/// Remarks about a line that joins another's listener stand there.
+#[test]
+fn what_joins_a_listener_is_told_of_as_well() {
+    let toml =
+        proxied("bind 127.0.0.1:443 ssl crt a\nbind nowhere:444 ssl crt a\ndefault_backend b");
+    assert_eq!(lost(&toml), [7], "{toml}");
+    let addresses = ["127.0.0.1"; 300].join(":443,");
+    let toml = proxied(&format!("bind {addresses}:443 ssl crt a\ndefault_backend b"));
+    assert_eq!(lost(&toml), [6], "{toml}");
+}
+
+#[test]
+fn a_list_of_certificates_that_cannot_be_read_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("list");
+    std::fs::write(&list, "a.pem\n\"b.pem\n").unwrap();
+    let file = folder.path().join("f");
+    let text = format!("listen l\nmode tcp\nbind :443 ssl crt-list {}\n", list.display());
+    std::fs::write(&file, text).unwrap();
+    let toml = convert(Dialect::Haproxy, &file).unwrap().toml;
+    let told = format!("# NOT CARRIED OVER: {}:2: \"b.pem", list.display());
+    assert!(toml.contains(&told), "{toml}");
+}
+
+/// What HAProxy does with each of these is what `ss -ltn` says of it.
+#[test]
+fn every_address_of_ipv6_takes_ipv4_as_well() {
+    const BOTH: &str = "addresses = [\"[::]:443\", \"0.0.0.0:443\"]";
+    const SIX: &str = "address = \"[::]:443\"";
+    for (bind, expected) in [
+        ("[::]:443", BOTH),
+        (":::443", BOTH),
+        ("[::0]:443", BOTH),
+        ("ipv6@:443", BOTH),
+        ("tcp6@*:443", BOTH),
+        ("[::]:443 v4v6", BOTH),
+        ("[::]:443 v6only", SIX),
+        ("ipv6@*:443 v6only", SIX),
+        ("[::]:443 v6only v4v6", SIX),
+        (":443", "address = \"0.0.0.0:443\""),
+    ] {
+        let toml = proxied(&format!("bind {bind} ssl crt a\ndefault_backend b"));
+        assert!(toml.contains(expected), "{bind}:\n{toml}");
+    }
+}
+
+/// Without `sni` and `verifyhost` HAProxy asks for no name.
+#[test]
+fn a_name_that_backends_must_prove_anew_is_told_of() {
+    for (options, lines) in [
+        ("ssl verify required ca-file a", &[4][..]),
+        ("ssl verify required ca-file a verifyhost b", &[]),
+        ("ssl verify required ca-file a sni str(b)", &[]),
+        ("ssl verify required ca-file a sni str(c) verifyhost b", &[4]),
+        ("ssl verify none", &[]),
+        ("ssl verify none ssl-max-ver TLSv1.1", &[4]),
+        ("ssl verify none ssl-max-ver TLSv1.2", &[]),
+    ] {
+        let text = format!("listen l\nmode tcp\nbind :443 ssl crt a\nserver s b:1 {options}\n");
+        let toml = toml(Dialect::Haproxy, &text);
+        assert_eq!(lost(&toml), lines, "{options}:\n{toml}");
+    }
+}
+
+#[test]
+fn paths_begin_where_the_bases_say() {
+    let text = "global\nca-base /ca\ncrt-base /crt\nlisten l\nmode tcp\n\
+                bind :443 ssl crt own.pem ca-file @system-ca verify required\n\
+                server s b:1 ssl verify required verifyhost b ca-file ca.pem crt c.pem\n";
+    let toml = toml(Dialect::Haproxy, text);
+    for key in [
+        "certificates = [\"/crt/own.pem\"]",
+        "roots = [\"system\"]",
+        "roots = [\"/ca/ca.pem\"]",
+        "client_certificate = \"/crt/c.pem\"",
+    ] {
+        assert!(toml.contains(key), "{key} in\n{toml}");
+    }
+}
+
+/// One listener has one time for all of its routes.
+#[test]
+fn timeouts_of_other_backends_are_told_of() {
+    let text = |first: &str, other: &str| {
+        format!(
+            "defaults\nmode tcp\ntimeout client 1m\nfrontend f\nbind :443 ssl crt a\n\
+             use_backend c if {{ ssl_fc_sni c.example }}\n{first}\n\
+             backend b\ntimeout server 2m\nserver s b:1\nbackend c\n{other}\nserver s c:1\n"
+        )
+    };
+    let named = "default_backend b";
+    for (first, other, lines) in [
+        (named, "timeout server 2m", &[][..]),
+        (named, "timeout server 3m", &[12]),
+        (named, "timeout server 2m\ntimeout tunnel 1h", &[13]),
+        (named, "", &[6]),
+    ] {
+        let toml = toml(Dialect::Haproxy, &text(first, other));
+        assert_eq!(lost(&toml), lines, "{other}:\n{toml}");
+    }
+    let toml = toml(Dialect::Haproxy, &text("use_backend b if { ssl_fc_sni b.example }", ""));
+    assert_eq!(lost(&toml), [9], "what the first of them has not holds:\n{toml}");
+}
+
+/// HAProxy takes the first rule that holds, and Sealane the name that says most.
+#[test]
+fn the_first_rule_for_a_name_decides() {
+    let routes = |rules: &str| {
+        let toml = proxied(&format!("bind :443 ssl crt a alpn h2\n{rules}\ndefault_backend b"));
+        let lines: Vec<_> = toml
+            .lines()
+            .filter(|line| line.starts_with("names = ") || *line == "alpn = [\"h2\"]")
+            .skip(1)
+            .map(ToOwned::to_owned)
+            .collect();
+        (lines.join("; "), lost(&toml))
+    };
+    let name = "use_backend b if { ssl_fc_sni a.example }";
+    let of_h2 = "use_backend b if { ssl_fc_sni a.example } { ssl_fc_alpn h2 }";
+    let wildcard = "use_backend b if { ssl_fc_sni_end .example }";
+    let wildcard_of_h2 = "use_backend b if { ssl_fc_sni_end .example } { ssl_fc_alpn h2 }";
+    const NAME: &str = "names = [\"a.example\"]";
+    const WILDCARD: &str = "names = [\"*.example\"]";
+    for (rules, expected, lines) in [
+        ([name, of_h2], NAME.to_owned(), &[][..]),
+        ([of_h2, name], format!("{NAME}; alpn = [\"h2\"]; {NAME}"), &[]),
+        ([name, wildcard], format!("{NAME}; {WILDCARD}"), &[8]),
+        ([wildcard, name], WILDCARD.to_owned(), &[7, 8]),
+        ([wildcard, of_h2], WILDCARD.to_owned(), &[7, 8]),
+        ([wildcard_of_h2, name], format!("{WILDCARD}; alpn = [\"h2\"]; {NAME}"), &[7, 8]),
+    ] {
+        assert_eq!(routes(&rules.join("\n")), (expected, lines.to_vec()), "{rules:?}");
+    }
+}
+
+#[test]
+fn what_is_disabled_stays_so() {
+    for text in [
+        "listen l\ndisabled\nmode tcp\nbind :443 ssl crt a\nserver s b:1\n",
+        "defaults\nmode tcp\ndisabled\nlisten l\nbind :443 ssl crt a\nserver s b:1\n",
+    ] {
+        let toml = toml(Dialect::Haproxy, text);
+        let has_listener = toml.lines().any(|line| line == "[[listener]]");
+        assert!(!has_listener && !lost(&toml).is_empty(), "{toml}");
+    }
+    let text = "defaults\nmode tcp\ndisabled\nlisten l\nenabled\nbind :443 ssl crt a\n\
+                server s b:1\n";
+    assert!(toml(Dialect::Haproxy, text).contains("backends = [\"b:1\"]"));
+    let text = "listen l\nmode tcp\nbind :443 ssl crt a\ndefault_backend b\n\
+                backend b\ndisabled\nserver s b:1\n";
+    let toml = toml(Dialect::Haproxy, text);
+    assert!(toml.contains("backends = [\"127.0.0.1:1\"]") && lost(&toml) == [6], "{toml}");
+}
+
+#[test]
+fn what_nobody_sees_is_no_loss() {
+    let text = "global\nlog /dev/log local0\nchroot /var/lib/haproxy\nuser haproxy\n\
+                group haproxy\ndaemon\nstats socket /run/s\ndefaults\nlog global\nmode tcp\n\
+                option tcplog\noption dontlognull\ntimeout client 1m\ntimeout server 1m\n\
+                frontend f\nbind :443 ssl crt a\ndefault_backend b\nbackend b\nserver s b:1\n";
+    let converted = convert_text(Dialect::Haproxy, Path::new("f"), text).unwrap();
+    assert_eq!(converted.left_out, 0, "{}", converted.toml);
+    assert!(converted.toml.contains("# f:4: user haproxy"), "{}", converted.toml);
+}
