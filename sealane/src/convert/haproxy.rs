@@ -35,7 +35,7 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     for section in &sections {
         match section.kind.as_str() {
             kind if PROXIES.contains(&kind) => {
-                frontend::read(section, &sections, &mut world, &mut plan)
+                frontend::read(section, &sections, &mut world, &mut plan);
             }
             "backend" | "defaults" | "global" => {}
             _ => plan.remarks.left_out(&section.line, "", syntax::section_reason(&section.kind)),

@@ -71,7 +71,7 @@ impl Routes {
                 let why = format!("{name}: a rule before it has a wildcard that covers the name");
                 listener.remarks.left_out(line, "route.names", why);
             }
-            !before.iter().chain([&*name]).any(|each| self.is_taken(each, &alpn))
+            !before.iter().chain([name]).any(|each| self.is_taken(each, &alpn))
         });
         for name in &names {
             let taken = self.taken.entry(name.clone()).or_default();
