@@ -59,6 +59,7 @@ pub(crate) use plain::{Counts, Plain};
 #[cfg(test)]
 pub(crate) use serve::PLACEHOLDERS;
 pub(crate) use serve::{Connections, Load, ProxyHeader, Server, Wanted, found};
+pub(crate) use subject::BULK_UNIT;
 
 use crate::{
     count::{progress::Progress, run::Program, subject::Subject},
@@ -156,11 +157,7 @@ impl Asked {
     /// What is asked for.
     pub fn scenario(&self) -> Scenario {
         Scenario {
-            kind: match self.kind {
-                Counted::Bulk | Counted::Full => Kind::Full,
-                Counted::SessionId => Kind::SessionId,
-                Counted::Ticket => Kind::Ticket,
-            },
+            kind: self.kind.of_handshake(),
             version: self.tls,
             cipher: self.cipher,
             group: self.group,
@@ -175,12 +172,23 @@ impl Asked {
 
 /// The kinds of a handshake, and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Counted {
+pub(crate) enum Counted {
     /// A MiB from the server to the client, in full records
     Bulk,
     Full,
     SessionId,
     Ticket,
+}
+
+impl Counted {
+    /// How the handshake goes that is counted, or comes before the bytes.
+    pub(crate) fn of_handshake(self) -> Kind {
+        match self {
+            Self::Bulk | Self::Full => Kind::Full,
+            Self::SessionId => Kind::SessionId,
+            Self::Ticket => Kind::Ticket,
+        }
+    }
 }
 
 /// `true` if all went well and every repeat gave the same.
@@ -342,18 +350,29 @@ fn alone(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<(Subject, 
     Ok((Subject::new(stack, scenario, None)?, tools))
 }
 
-/// What `stack` does per handshake: what was asked for, each in one run. In the trace each thread
-/// does `handshakes` of them.
+/// One stack, as a budget names it.
+pub(crate) struct OfStack<'a> {
+    pub(crate) stack: &'a str,
+    pub(crate) scenario: &'a Scenario,
+    /// Whether MiB are counted, not handshakes.
+    pub(crate) is_bulk: bool,
+    pub(crate) fault: Option<Fault>,
+}
+
+/// What a stack does per handshake, or per MiB: what was asked for, each in one run. In the trace
+/// each thread does `operations` of them.
 ///
 /// # Errors
 /// What stopped it.
 pub(crate) fn of_stack(
-    (stack, scenario, fault): (&str, &Scenario, Option<Fault>),
-    (with_trace, with_locks, handshakes): (bool, bool, u64),
+    asked: &OfStack<'_>,
+    (with_trace, with_locks, operations): (bool, bool, u64),
     tools: &mut Tools,
 ) -> Result<CountResult, Error> {
-    tools.handshakes = handshakes;
-    let subject = Subject::new(stack, scenario.clone(), fault)?;
+    let OfStack { stack, scenario, is_bulk, fault } = *asked;
+    tools.handshakes = operations;
+    let mut subject = Subject::new(stack, scenario.clone(), fault)?;
+    subject.is_bulk = is_bulk;
     let mut result = subject.result();
     if with_locks {
         tools.progress.step(format!("{stack}: locks"));

@@ -30,7 +30,7 @@ use sealane_lab_model::{
 use sealane_lab_stacks::handshake::task::fault::Fault;
 
 use crate::{
-    count::{self, Counts, Plain, Tools, Wanted, found},
+    count::{self, Counts, OfStack, Plain, Tools, Wanted, found},
     gate::{
         budget::{Budget, Entry, Figure, Stack, Subject, Test},
         judge::Found,
@@ -128,16 +128,16 @@ fn gated(entry: &Entry, file: &str, tools: &mut Tools) -> Result<GateResult, Err
     failed_or(entry, counted(entry, None, tools).map(|found| judge::judged(entry, found, file)))
 }
 
-/// The same with one clone of a global `Arc` in each handshake, which must exceed it.
+/// The same with one clone of a global `Arc` in each handshake or MiB, which must exceed it.
 fn proven(entry: &Entry, file: &str, tools: &mut Tools) -> Result<GateResult, Error> {
     let judged = counted(entry, Some(Fault::ArcClone), tools)
         .map(|found| judge::judged(entry, found, file))
         .and_then(|judged| match judged.kept {
-            true => Err(Error::Check(
-                "one clone of a global Arc in each handshake did not exceed the budget: it is too \
-                 wide, or this gate is blind"
-                    .into(),
-            )),
+            true => Err(Error::Check(format!(
+                "one clone of a global Arc in each {} did not exceed the budget: it is too wide, \
+                 or this gate is blind",
+                entry.subject.unit()
+            ))),
             false => Ok(GateResult { kept: true, ..judged }),
         });
     let result = failed_or(entry, judged)?;
@@ -169,9 +169,10 @@ fn counted(entry: &Entry, fault: Option<Fault>, tools: &mut Tools) -> Result<Fou
     let with_trace = entry.limits.iter().any(|limit| !limit.figure.is_lock());
     let found = match &entry.subject {
         Subject::Stack(stack) => {
-            let Stack { stack, scenario, handshakes, .. } = stack;
-            let asked = (with_trace, with_locks, *handshakes);
-            return Ok(of_stack(count::of_stack((stack, scenario, fault), asked, tools)?));
+            let Stack { stack, scenario, is_bulk, handshakes, .. } = stack;
+            let asked = OfStack { stack, scenario, is_bulk: *is_bulk, fault };
+            let wanted = (with_trace, with_locks, *handshakes);
+            return Ok(of_stack(count::of_stack(&asked, wanted, tools)?));
         }
         Subject::Server(server) => {
             let limits = |figure: Figure| entry.limits.iter().any(|limit| limit.figure == figure);

@@ -60,7 +60,7 @@ impl Subject {
         CountResult {
             stack: self.stack.clone(),
             scenario: self.scenario.clone(),
-            unit: self.is_bulk.then(|| "MiB".to_owned()),
+            unit: self.is_bulk.then(|| BULK_UNIT.to_owned()),
             repeats: 1,
             ..CountResult::default()
         }
@@ -324,6 +324,8 @@ fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
+/// What figures are per where they are not per handshake.
+pub(crate) const BULK_UNIT: &str = "MiB";
 /// The Debian packages of valgrind; the second one names the inner functions of malloc.
 const VALGRIND: &str = "valgrind libc6-dbg";
 /// Whether the two libraries that ask for it were told of valgrind.

@@ -6,7 +6,7 @@ use sealane_lab_model::scenario::{Kind, Scenario, Version};
 use toml::de::DeTable;
 
 use crate::{
-    count::{Connections, Load, ProxyHeader, Server},
+    count::{BULK_UNIT, Connections, Counted, Load, ProxyHeader, Server},
     gate::reader::{Mistakes, Table},
 };
 
@@ -47,6 +47,7 @@ impl Subject {
     pub(super) fn unit(&self) -> &'static str {
         match self {
             Self::Server(server) => server.each.load.unit().0,
+            Self::Stack(stack) if stack.is_bulk => BULK_UNIT,
             Self::Stack(_) => "handshake",
             Self::Test(_) => "operation",
         }
@@ -58,7 +59,9 @@ pub(super) struct Stack {
     /// A name of `stacks`, or a path.
     pub(super) stack: String,
     pub(super) scenario: Scenario,
-    /// Per thread, in a memory trace.
+    /// Whether a MiB is counted, not a handshake.
+    pub(super) is_bulk: bool,
+    /// Handshakes, or MiB, per thread in a memory trace.
     pub(super) handshakes: u64,
     /// Whether a fault is committed afterwards, which must exceed the limits.
     pub(super) prove: bool,
@@ -245,13 +248,14 @@ fn limits(table: &mut Table<'_>, subject: &Subject) -> Vec<Limit> {
 
 fn stack(table: &mut Table<'_>) -> Subject {
     let stack = table.text("stack");
-    let scenario = scenario(table);
+    let (scenario, is_bulk) = scenario(table);
     if let Err(error) = scenario.exists() {
         table.note(&error.to_string());
     }
     Subject::Stack(Stack {
         stack,
         scenario,
+        is_bulk,
         handshakes: table.count("handshakes", 1..=50, HANDSHAKES),
         prove: table.is_set("prove"),
     })
@@ -303,11 +307,11 @@ fn test(table: &mut Table<'_>) -> Subject {
     })
 }
 
-/// What the file does not say is as in `count`.
-fn scenario(table: &mut Table<'_>) -> Scenario {
-    let usual = Scenario::default();
-    Scenario {
-        kind: table.choice("kind", usual.kind),
+/// What the file does not say is as in `count`; and whether bytes are counted.
+fn scenario(table: &mut Table<'_>) -> (Scenario, bool) {
+    let (usual, kind) = (Scenario::default(), table.choice("kind", Counted::Full));
+    let scenario = Scenario {
+        kind: kind.of_handshake(),
         version: table.choice("version", usual.version),
         cipher: table.choice("cipher", usual.cipher),
         group: table.choice("group", usual.group),
@@ -317,7 +321,8 @@ fn scenario(table: &mut Table<'_>) -> Scenario {
         tickets: u8::try_from(table.count("tickets", 0..=8, usual.tickets.into()))
             .unwrap_or(usual.tickets),
         share: table.choice("share", usual.share),
-    }
+    };
+    (scenario, kind == Counted::Bulk)
 }
 
 const AT_ONCE: u64 = 2;
@@ -382,7 +387,7 @@ files = { "a/b" = "c" }
         let expected = "\
 b.toml:2: the file: stacks is no field; fields: stack, server, test
 b.toml:3: [[stack]] \"a\": no limit is given; server_writes_max would be one
-b.toml:6: [[stack]] \"a\": kind is one of \"full\", \"session-id\", \"ticket\"
+b.toml:6: [[stack]] \"a\": kind is one of \"bulk\", \"full\", \"session-id\", \"ticket\"
 b.toml:7: [[stack]] \"a\": server_writes_max is a number from 0 on
 b.toml:9: [[line]] number 1: owner is missing
 b.toml:9: [[line]] number 1: removal is missing
@@ -440,6 +445,10 @@ b.toml:23: [[server]] number 1: files has names of files without a folder";
             let backends: Vec<bool> = budget.entries.iter().filter_map(with_tls).collect();
             assert_eq!(backends, [false, true], "{load:?}, to a plain and to a TLS backend");
         }
+        let of_bytes = |entry: &&Entry| matches!(&entry.subject, Subject::Stack(stack) if stack.is_bulk && stack.prove);
+        let of_bytes: Vec<&Entry> = budget.entries.iter().filter(of_bytes).collect();
+        assert_eq!(of_bytes.len(), 1, "a MiB in memory, and that it can be exceeded");
+        assert_eq!(of_bytes[0].subject.unit(), "MiB");
         let is_none = |limit: &Limit| limit.figure == Figure::Writes && limit.max <= 0.0;
         let all = budget.entries.iter().all(|entry| entry.limits.iter().any(is_none));
         assert!(all, "each holds shared writes to none");

@@ -91,6 +91,9 @@ impl Pair {
                 return Err(Error::Check("other bytes arrived than were sent".into()));
             }
         }
+        clock.begin(Phase::Server);
+        phase::on_server(|| Fault::end((), self.fault));
+        clock.end(Part::Server);
         Ok(())
     }
 
