@@ -221,11 +221,11 @@ fn decided(sources: &Sources, story: &Story) -> String {
     let strategies = runs().flat_map(|run| &run.strategies);
     let of_story = strategies.filter(|strategies| shows(story, &strategies.command));
     let judgement = Judgement::new(of_bulk.chain(of_story.flat_map(|it| &it.checks)));
-    if judgement == Judgement::default() {
-        return String::new();
-    }
-    let judgement = escape(&format!("{judgement:#}"));
-    format!("<p class=\"told\"><b>Decided here:</b> {judgement}.</p>")
+    let told = match judgement == Judgement::default() {
+        true => "nothing: no check was made".to_owned(),
+        false => escape(&format!("{judgement:#}")),
+    };
+    format!("<p class=\"told\"><b>Decided here:</b> {told}.</p>")
 }
 
 /// The ring and the count of references belong to the same write-up as what they serve.
