@@ -5,8 +5,8 @@
 //! ```text
 //! Arguments --plan--> ReferencesTask per cell --a process each, in rounds--> rows --judge--> table
 //! ```
-//! What decides whether one context for all lanes or one for each wins at many threads is the same
-//! count, so that [`take_and_give_back`] is what others may ask, too.
+//! With `--shared-writes`, what one of two threads does is recorded, and many are forecast from it:
+//! what decides whether one context for all lanes or one for each wins there is the same count.
 
 mod judge;
 mod task;
@@ -25,7 +25,9 @@ use sealane_lab_sharing::count;
 use sealane_lab_stacks::handshake::thread_count;
 use serde::{Deserialize, Serialize};
 
-pub use task::{ReferencesTask, Work, take_and_give_back};
+use crate::outlook::{self, Outlook};
+
+pub use task::{ReferencesTask, Work};
 
 /// The arguments of `references`.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,7 +42,8 @@ pub struct Arguments {
     #[arg(long, default_value_t = WINDOW_DEFAULT_MS, value_name = "MS",
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: u64,
-    /// Also counts writes to cache lines that another thread writes too; takes valgrind
+    /// Also counts writes to cache lines that another thread writes too, and forecasts many threads
+    /// from them; takes valgrind
     #[arg(long)]
     shared_writes: bool,
     #[command(flatten)]
@@ -77,10 +80,11 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let (processors, pin_order) = (machine.processors, machine.pin_order.clone());
     let plan = arguments.plan(processors, &pin_order)?;
     let mut strategies = measure(plan, &mut journal, &interrupt)?;
-    if arguments.shared_writes {
-        arguments.count_shared_writes(&mut strategies, &interrupt)?;
-    }
-    judge::judge(&mut strategies, processors);
+    let outlook = match arguments.shared_writes {
+        true => Some(arguments.outlook(&mut strategies, processors, &interrupt)?),
+        false => None,
+    };
+    judge::judge(&mut strategies, processors, outlook.as_ref());
     conclude(&mut journal, strategies, arguments.strict)
 }
 
@@ -106,7 +110,7 @@ impl Arguments {
             settings: named([("window", format!("{} ms", self.window_ms))]),
             figures: vec![
                 measured(RATE, "references per thread", "per second", "more"),
-                measured("cpu_ns", "CPU per reference", "ns", "less"),
+                measured(CPU_NS, "CPU per reference", "ns", "less"),
                 counted(SHARED, "shared writes per reference"),
             ],
             cells,
@@ -120,17 +124,23 @@ impl Arguments {
         self.strategy.iter().copied().collect()
     }
 
-    /// By two threads, told in the rows of several.
-    fn count_shared_writes(
+    /// Shared writes of two threads, told in the rows of several, and what they come to.
+    fn outlook(
         &self,
         strategies: &mut Strategies,
+        processors: usize,
         interrupt: &Interrupt,
-    ) -> Result<(), Error> {
+    ) -> Result<outlook::Told, Error> {
+        let mut recordings = Vec::new();
         for strategy in self.strategies() {
             let work = Work::Fixed(COUNTED);
             let task = ReferencesTask { strategy, threads: COUNTED_THREADS, pin: Vec::new(), work };
             let operations = COUNTED.count * COUNTED_THREADS as u64;
-            let writes = count::shared_writes(&Task::new(&task)?, operations, interrupt)?;
+            let task = Task::new(&task)?;
+            let (writes, recording) = count::shared_writes_recorded(&task, operations, interrupt)?;
+            let alone_ns = judge::alone_ns(&strategies.rows, strategy);
+            let recording = recording.map(|it| outlook::alone(it, alone_ns));
+            recordings.push((word(&strategy), recording));
             let of_strategy = strategies.rows.iter_mut().filter(|row| {
                 row.strategy == word(&strategy)
                     && row.failure.is_none()
@@ -140,10 +150,13 @@ impl Arguments {
                 row.figures.insert(SHARED.into(), vec![writes.total.server]);
             }
         }
-        Ok(())
+        let measured = judge::most_threads(&strategies.rows, processors);
+        let threads: Vec<u32> = measured.into_iter().chain(outlook::MANY).collect();
+        Outlook::of(recordings, &threads, interrupt)
     }
 }
 
+const CPU_NS: &str = "cpu_ns";
 const RATE: &str = "references_per_s";
 const SHARED: &str = "shared_writes";
 /// Two are enough to share.

@@ -402,6 +402,28 @@ pub fn shared_writes(
     Ok(lines::count(&program(task)?, operations, stop, &progress)?.writes)
 }
 
+/// The same, and what one of the threads does between these writes, without its time; or what keeps
+/// it from being recorded here.
+///
+/// # Errors
+/// Those of [`shared_writes`].
+pub fn shared_writes_recorded(
+    task: &Task,
+    operations: u64,
+    stop: &Interrupt,
+) -> Result<(SharedWrites, Result<Recording, Error>), Error> {
+    if let Err(lacking) = subject::needs_what_recordings_need() {
+        return Ok((shared_writes(task, operations, stop)?, Err(lacking)));
+    }
+    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
+    let progress = Progress::start();
+    progress.step("recording");
+    let (counted, recording) =
+        lines::record(&program(task)?, operations, folder.path(), stop, &progress)?;
+    let command = env::args().collect();
+    Ok((counted.writes, Ok(Recording { command, ..recording })))
+}
+
 /// The process that `task` runs in.
 fn program(task: &Task) -> Result<Program, Error> {
     let command = launch::command(task)?;

@@ -23,7 +23,7 @@ use sealane_lab_harness::{
     options::{Json, SEED_DEFAULT, Seed},
 };
 use sealane_lab_model::{
-    document::{Forecast, Profile},
+    document::{Curve, Forecast, Profile},
     error::Error,
     recording::{Part, Recording},
     verdict,
@@ -138,6 +138,21 @@ pub fn of(recording: &Recording, target: &Target, watch: &Watch<'_>) -> Result<F
     }
     forecast.verdict = verdict::of(recording, &forecast);
     Ok(forecast)
+}
+
+/// The server's part of it alone.
+///
+/// # Errors
+/// Those of [`of`].
+pub fn curve(recording: &Recording, target: &Target, watch: &Watch<'_>) -> Result<Curve, Error> {
+    let (base_ns, _) = measured(recording);
+    let (transfer_ns, seed) = (target.profile.transfer_ns, target.seed);
+    Replays::new(recording, base_ns, transfer_ns, seed, watch).curve(SERVER, &target.cores)
+}
+
+/// Replays that [`curve`] makes at most.
+pub fn curve_replays_max(target: &Target) -> u64 {
+    2 * target.cores.len() as u64 + u64::from(KNEE_STEPS_MAX)
 }
 
 /// Replays that [`of`] makes at most: curves at both ends of the band, three knees, and the lines.

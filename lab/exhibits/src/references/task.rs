@@ -1,5 +1,4 @@
-//! The trial of `references`, in a process of its own: [`ReferencesTask`], and what each thread
-//! does all the while, [`take_and_give_back`].
+//! The trial of `references`, in a process of its own: [`ReferencesTask`].
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +20,7 @@ use sealane_lab_harness::{
 use sealane_lab_model::error::Error;
 use serde::{Deserialize, Serialize};
 
-use super::{RATE, Strategy};
+use super::{CPU_NS, RATE, Strategy};
 
 /// References taken and given back by many threads under one strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +64,7 @@ impl Body for ReferencesTask {
             let per_s = |part: &Part| part.references as f64 / part.wall.as_secs_f64();
             let rate = parts.iter().map(per_s).sum::<f64>() / parts.len() as f64;
             let cpu_ns = sum(|part| part.cpu_ns) / references;
-            figures.extend([(RATE.to_owned(), rate), ("cpu_ns".to_owned(), cpu_ns)]);
+            figures.extend([(RATE.to_owned(), rate), (CPU_NS.to_owned(), cpu_ns)]);
         }
         Ok(Reply::Figures { figures, times: BTreeMap::new() })
     }
@@ -73,20 +72,20 @@ impl Body for ReferencesTask {
 
 /// What one thread did.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+struct Part {
     /// References taken and given back.
-    pub references: u64,
+    references: u64,
     /// How long it took.
-    pub wall: Duration,
+    wall: Duration,
     /// The thread's processor time in it.
-    pub cpu_ns: u64,
+    cpu_ns: u64,
 }
 
 /// What each thread of `task` did. All begin together, and at the end nothing is left counted.
 ///
 /// # Errors
 /// A thread cannot be pinned, or a reference was lost.
-pub fn take_and_give_back(task: &ReferencesTask) -> Result<Vec<Part>, Error> {
+fn take_and_give_back(task: &ReferencesTask) -> Result<Vec<Part>, Error> {
     let (all, shared) = (Barrier::new(task.threads), Counted::new(task.strategy));
     let parts = thread::scope(|scope| {
         let start = |number| {

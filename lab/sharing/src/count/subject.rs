@@ -246,7 +246,7 @@ impl Subject {
 }
 
 /// What a count does without, though it tells less then.
-fn needs_what_recordings_need() -> Result<(), Error> {
+pub(super) fn needs_what_recordings_need() -> Result<(), Error> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Error::Unsupported(
             "a recording takes an x86-64 machine: of other processors' instructions it is not \
