@@ -170,20 +170,33 @@ fn the_emulated_lock_is_taken_and_only_where_it_is_asked_for() {
 fn every_runtime_speaks_both_versions_with_every_key() {
     for (tls, version) in [("1.2", Version::Tls12), ("1.3", Version::Tls13)] {
         for key in ["ed25519", "p256", "p384", "rsa2048"] {
-            let mut command = lab(&CACHE);
-            command.args(["--over", "sockets", "--runtime", "lanes,tokio,tokio-per-core,asio"]);
-            command.args(["--stack", "openssl,rustls-ring,sealane", "--threads", "1"]);
-            command.args(["--connections", "1", "--messages", "1", "--size", "1K"]);
-            command.args(["--rounds", "1", "--tls", tls, "--key", key]);
-            let (output, run) = document(command);
-            assert!(output.status.success(), "{tls} {key}: {}", text(&output));
-            for [runtime, loops, stack] in DRIVERS {
-                let found = run.bulk.iter().find(|series| {
-                    [&series.runtime, series.loops.as_ref().unwrap(), &series.stack]
-                        == [runtime, loops, stack]
-                });
+            let of = |place: &[&str]| {
+                let mut command = lab(&CACHE);
+                command.args(["--stack", "openssl,rustls-ring,sealane", "--threads", "1"]);
+                command.args(["--size", "1K", "--rounds", "1", "--tls", tls, "--key", key]);
+                command.args(place);
+                let (output, run) = document(command);
+                assert!(output.status.success(), "{tls} {key}: {}", text(&output));
+                run.bulk
+            };
+            let speaks = |found: Option<&BulkSeries>| {
                 let negotiated = found.unwrap().negotiated.as_ref().unwrap();
                 assert_eq!(negotiated.version, version, "{found:?}");
+            };
+            let sockets = of(&[
+                "--over=sockets",
+                "--runtime=lanes,tokio,tokio-per-core,asio",
+                "--connections=1",
+                "--messages=1",
+            ]);
+            for driver in DRIVERS {
+                speaks(sockets.iter().find(|series| {
+                    [&series.runtime, series.loops.as_ref().unwrap(), &series.stack] == driver
+                }));
+            }
+            let memory = of(&["--over=memory", "--window-ms=20"]);
+            for stack in ["openssl", "rustls-ring", "sealane"] {
+                speaks(memory.iter().find(|series| series.stack == stack));
             }
         }
     }
