@@ -434,6 +434,14 @@ fn program(task: &Task) -> Result<Program, Error> {
     })
 }
 
+/// Whether `stack` runs under valgrind in this build of the lab.
+///
+/// # Errors
+/// What is missing: valgrind, or a build for counting.
+pub fn can_be_counted(stack: &str) -> Result<(), Error> {
+    subject::needs_a_build_for_counting(stack)
+}
+
 /// Whether [`shared_writes`] can be counted here.
 ///
 /// # Errors

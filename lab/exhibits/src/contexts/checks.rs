@@ -10,9 +10,12 @@ use sealane_lab_model::{
     statistics::{Row, Spread, compare},
 };
 
-use crate::contexts::{
-    target::Protocol,
-    task::{STRATEGIES, Strategy},
+use crate::{
+    contexts::{
+        target::Protocol,
+        task::{STRATEGIES, Strategy},
+    },
+    outlook,
 };
 
 /// What was asked, and what the trials of the checks told.
@@ -28,6 +31,8 @@ pub(super) struct Judge {
     pub(super) refusals: u64,
     /// By check and stack.
     pub(super) heard: BTreeMap<(&'static str, String), Told>,
+    /// What E8's counts come to with many threads, by stack.
+    pub(super) outlooks: BTreeMap<String, outlook::Told>,
 }
 
 /// The figures of a trial, or why it has none.
@@ -59,13 +64,11 @@ impl Judge {
             ("E5", "a wrong name on one connection does not touch the next", self.names()),
             ("E6", "unusable options name their file and harm nobody", self.bad_options()),
             ("E7", "equal options are parsed once in the process", self.parsed(&rows)),
-            (
-                "E8",
-                "lanes with a context each share fewer writes than with one",
-                self.shared(&rows),
-            ),
         ];
-        let checks = judged.into_iter().chain(self.libmongoc(&rows));
+        let shared = self.shared(&rows).into_iter().map(|judged| {
+            ("E8", "lanes with a context each share fewer writes than with one", judged)
+        });
+        let checks = judged.into_iter().chain(shared).chain(self.libmongoc(&rows));
         checks.map(|(id, claim, (holds, shown))| check(id, claim, holds, shown)).collect()
     }
 
@@ -305,25 +308,36 @@ impl Judge {
     }
 
     /// By shared writes, which are the same on every machine. Which of the two is faster at 16
-    /// threads takes as many processors: that is told, and not decided.
-    fn shared(&self, rows: &[&StrategyRow]) -> Judged {
-        let (holds, counts) = self.told("E8", |figures| {
-            let [shared, each] = [SHARED, EACH].map(|name| value(figures, name));
-            let text = format!("{shared} per connection from one context, {each} from one each");
-            (each < shared || shared == 0.0, text)
-        });
-        let counts = match holds {
-            Some(_) => counts,
-            None => "shared writes are counted with --shared-writes".to_owned(),
-        };
+    /// threads takes as many processors: that is forecast and told, and not decided.
+    /// Of each stack by itself: one that cannot be counted in this build decides nothing of another.
+    fn shared(&self, rows: &[&StrategyRow]) -> Vec<Judged> {
+        let lanes = self.lanes;
         let rates = self.rates(rows);
-        (
-            holds,
-            format!(
-                "{counts}; which is faster is not decided with {} threads: {rates}",
-                self.lanes
-            ),
-        )
+        let rates = format!("which is faster is not decided with {lanes} threads: {rates}");
+        let told = self.heard.iter().filter(|((check, _), _)| *check == "E8");
+        let of_stacks = told.map(|((_, stack), told)| match told {
+            Err(reason) => (None, format!("{stack}: {reason}")),
+            Ok(figures) => {
+                let [shared, each] = [SHARED, EACH].map(|name| value(figures, name));
+                let outlook = match self.outlooks.get(stack) {
+                    Some(Ok(outlook)) => format!("; {outlook}"),
+                    Some(Err(reason)) => format!("; it cannot be forecast here: {reason}"),
+                    None => String::new(),
+                };
+                let shown = format!(
+                    "{stack}: {shared} per connection from one context, {each} from one each\
+                     {outlook}; {rates}"
+                );
+                (Some(each < shared || shared == 0.0), shown)
+            }
+        });
+        let of_stacks: Vec<Judged> = of_stacks.collect();
+        match of_stacks.is_empty() {
+            true => {
+                vec![(None, format!("shared writes are counted with --shared-writes; {rates}"))]
+            }
+            false => of_stacks,
+        }
     }
 
     fn rates(&self, rows: &[&StrategyRow]) -> String {
@@ -386,6 +400,18 @@ fn is(row: &StrategyRow, stack: &str, strategy: Strategy) -> bool {
         && !row.variant.contains_key("threads")
 }
 
+/// CPU time of a connection whose context is there, where threads share one.
+pub(super) fn connection_ns(rows: &[StrategyRow], stack: &str, sockets: u64) -> Option<f64> {
+    let shares = |row: &&StrategyRow| {
+        strategy_of(row) == Some(Strategy::PerPool)
+            && row.variant.get("stack").is_some_and(|found| found == stack)
+            && row.variant.contains_key("threads")
+    };
+    let row = rows.iter().filter(|row| row.failure.is_none()).find(shares)?;
+    let cpu_ms = row.median("total_cpu_ms")? - row.median("build_cpu_ms")?;
+    (cpu_ms > 0.0).then(|| cpu_ms * 1e6 / sockets as f64)
+}
+
 /// Whether a figure is there, and so in every round.
 fn all(row: &StrategyRow, name: &str, holds: impl Fn(f64) -> bool) -> bool {
     let values = row.figures.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -428,6 +454,8 @@ const ONE_DRIVER: &str = "one driver only: apt-get install libmongoc-dev brings 
 /// Figures of E8: shared writes per connection.
 pub(super) const SHARED: &str = "shared_writes_of_one_context";
 pub(super) const EACH: &str = "shared_writes_of_one_each";
+/// The threads of E8.
+pub(super) const THREADS: u32 = 16;
 /// CPU that an attempt to use what cannot be used may take.
 const ERROR_CPU_MS_MAX: f64 = 50.0;
 

@@ -33,7 +33,8 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
         ),
     );
     bulk.lacks = (!Path::new(ASIO).is_file()).then(|| NO_ASIO.to_owned());
-    let mut contexts = step("contexts", "who builds contexts", 120, "contexts --rounds=3".into());
+    let mut contexts =
+        step("contexts", "who builds contexts", 170, format!("contexts --rounds=3 {writes}"));
     contexts.lacks = on_path("redis-server").is_none().then(|| REDIS.to_owned());
     vec![
         step(
@@ -89,6 +90,18 @@ mod tests {
         let steps = steps(Path::new("/nonexistent/sealane-lab"), 2);
         for story in &STORIES {
             assert!(steps.iter().any(|step| step.name == story.command), "{}", story.command);
+        }
+    }
+
+    #[test]
+    fn shared_writes_are_counted_wherever_they_can_be() {
+        let steps = steps(Path::new("/nonexistent/sealane-lab"), 2);
+        let counts = |name: &str| {
+            let step = steps.iter().find(|step| step.name == name).expect("a step");
+            step.arguments.iter().any(|word| word == "--shared-writes")
+        };
+        for name in ["contexts", "references", "tickets"] {
+            assert_eq!(counts(name), on_path("valgrind").is_some(), "{name}");
         }
     }
 

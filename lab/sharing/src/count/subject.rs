@@ -107,7 +107,7 @@ impl Subject {
     /// # Errors
     /// What stopped the trial, or this build does not run under valgrind.
     pub(super) fn instructions(&self, tools: &Tools) -> Result<BySide<f64>, Error> {
-        self.needs_a_build_for_counting()?;
+        needs_a_build_for_counting(&self.stack)?;
         let (short, few) = self.trial(tools, 1, SHORT)?;
         let (long, many) = self.trial(tools, 1, LONG)?;
         let side = |function| {
@@ -123,7 +123,7 @@ impl Subject {
     /// # Errors
     /// Those of [`Self::instructions`].
     pub(super) fn lines(&self, tools: &Tools) -> Result<Lines, Error> {
-        self.needs_a_build_for_counting()?;
+        needs_a_build_for_counting(&self.stack)?;
         let length = Fixed { warm_up: tools.handshakes, count: tools.handshakes };
         let (program, handshakes) = self.trial(tools, THREADS, length)?;
         lines::count(&program, handshakes, &tools.stop, &tools.progress)
@@ -134,7 +134,7 @@ impl Subject {
     /// # Errors
     /// Those of [`Self::instructions`], or that a limit of the recorder is met.
     pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
-        self.needs_a_build_for_counting()?;
+        needs_a_build_for_counting(&self.stack)?;
         // What may fail within a second comes before what takes minutes.
         needs_what_recordings_need()?;
         let mut stack = stacks::identity(&self.stack)?;
@@ -228,21 +228,21 @@ impl Subject {
             time_holds: false,
         })
     }
+}
 
-    /// Stacks that are linked into the lab; of others, the lab cannot tell.
-    fn needs_a_build_for_counting(&self) -> Result<(), Error> {
-        programs::installed("valgrind", VALGRIND)?;
-        let linked = self.stack.starts_with("rustls-") || self.stack.starts_with("sealane");
-        // With a version behind it, it is a library of its own.
-        let linked = linked && !self.stack.contains('@');
-        if !linked || IS_BUILT_FOR_COUNTING {
-            return Ok(());
-        }
-        Err(Error::Missing {
-            program: format!("a build of the lab in which {} runs under valgrind", self.stack),
-            remedy: "lab/build-for-counting && target/count/count/sealane-lab count ...".into(),
-        })
+/// Stacks that are linked into the lab need it; of others, the lab cannot tell.
+pub(super) fn needs_a_build_for_counting(stack: &str) -> Result<(), Error> {
+    programs::installed("valgrind", VALGRIND)?;
+    let linked = stack.starts_with("rustls-") || stack.starts_with("sealane");
+    // With a version behind it, it is a library of its own.
+    let linked = linked && !stack.contains('@');
+    if !linked || IS_BUILT_FOR_COUNTING {
+        return Ok(());
     }
+    Err(Error::Missing {
+        program: format!("a build of the lab in which {stack} runs under valgrind"),
+        remedy: "lab/build-for-counting && target/count/count/sealane-lab ...".into(),
+    })
 }
 
 /// What a count does without, though it tells less then.

@@ -29,7 +29,8 @@ fn row(
 
 fn judge() -> Judge {
     let (clients, sockets, heard) = (CLIENTS, CLIENTS, BTreeMap::new());
-    Judge { clients, sockets, pools: 1, lanes: 2, bundle: BUNDLE, refusals: 0, heard }
+    let outlooks = BTreeMap::new();
+    Judge { clients, sockets, pools: 1, lanes: 2, bundle: BUNDLE, refusals: 0, heard, outlooks }
 }
 
 /// The driver's rows behind the lab's own of both strategies, and what is said of them.
@@ -91,12 +92,24 @@ fn contexts_of_lanes_that_share_as_much_as_one_fail() {
             named.map(|(name, value)| (name.to_owned(), value)).into()
         });
         let heard = figures.map(|figures| (("E8", "openssl".to_owned()), Ok(figures)));
-        Judge { heard: heard.into_iter().collect(), ..judge() }.shared(&[]).0
+        Judge { heard: heard.into_iter().collect(), ..judge() }.shared(&[]).remove(0).0
     };
     assert_eq!(shared(Some([4.0, 0.0])), Some(true));
     assert_eq!(shared(Some([0.0, 0.0])), Some(true), "nothing is left to take away");
     assert_eq!(shared(Some([4.0, 4.0])), Some(false));
     assert_eq!(shared(None), None);
+    // A stack that cannot be counted here is not decided, and takes nothing from one that can.
+    let counted: BTreeMap<String, f64> = [(SHARED.to_owned(), 4.0), (EACH.to_owned(), 0.0)].into();
+    let heard = [
+        (("E8", "openssl".to_owned()), Ok(counted)),
+        (("E8", "sealane".to_owned()), Err("x is missing".to_owned())),
+    ];
+    let told: outlook::Told = Ok(outlook::known(&[("one context", 0.2)]));
+    let outlooks = [("openssl".to_owned(), told)].into();
+    let judged = Judge { heard: heard.into(), outlooks, ..judge() }.shared(&[]);
+    let [openssl, sealane] = &judged[..] else { panic!("one of each stack") };
+    assert!(openssl.0 == Some(true) && openssl.1.contains("one context keeps"), "{openssl:?}");
+    assert_eq!(*sealane, (None, "sealane: x is missing".to_owned()));
 }
 
 #[test]
