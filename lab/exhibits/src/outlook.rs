@@ -108,7 +108,7 @@ fn replayed(
 /// Those of TLSnappy's machine, and the most that `forecast` is asked for by itself.
 pub(crate) const MANY: [u32; 2] = [16, 128];
 
-/// Of curves that are known, for tests of what is judged by them.
+/// An outlook of curves that are known, for tests of what is judged by them.
 #[cfg(test)]
 pub(crate) fn known(ways: &[(&str, f64)]) -> Outlook {
     let point = |efficiency: f64| CurvePoint { threads: 128, efficiency, low: 0.0, high: 1.0 };

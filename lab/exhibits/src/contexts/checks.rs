@@ -309,7 +309,8 @@ impl Judge {
 
     /// By shared writes, which are the same on every machine. Which of the two is faster at 16
     /// threads takes as many processors: that is forecast and told, and not decided.
-    /// Of each stack by itself: one that cannot be counted in this build decides nothing of another.
+    /// Each stack is judged by itself: one that cannot be counted in this build decides nothing of
+    /// another.
     fn shared(&self, rows: &[&StrategyRow]) -> Vec<Judged> {
         let lanes = self.lanes;
         let rates = self.rates(rows);

@@ -445,7 +445,10 @@ b.toml:23: [[server]] number 1: files has names of files without a folder";
             let backends: Vec<bool> = budget.entries.iter().filter_map(with_tls).collect();
             assert_eq!(backends, [false, true], "{load:?}, to a plain and to a TLS backend");
         }
-        let of_bytes = |entry: &&Entry| matches!(&entry.subject, Subject::Stack(stack) if stack.is_bulk && stack.prove);
+        let of_bytes = |entry: &&Entry| match &entry.subject {
+            Subject::Stack(stack) => stack.is_bulk && stack.prove,
+            _ => false,
+        };
         let of_bytes: Vec<&Entry> = budget.entries.iter().filter(of_bytes).collect();
         assert_eq!(of_bytes.len(), 1, "a MiB in memory, and that it can be exceeded");
         assert_eq!(of_bytes[0].subject.unit(), "MiB");
