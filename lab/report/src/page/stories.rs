@@ -237,7 +237,8 @@ pub const STORIES: [Story; 6] = [
             title: "Counted: shared writes of the server per resumption, TLS 1.2 tickets",
             unit: "writes",
             look: "Updates of cache lines that another thread writes too, one resumption of two \
-                threads each, from the lab's recordings; Sealane's by tickets --shared-writes.",
+                threads each, from the lab's recordings; Sealane's by count --lines of the same \
+                kind.",
             bars: &[
                 ("rustls 0.23.16, mutex", RUSTLS_WRITES),
                 ("rustls 0.23.17, read-write lock", RUSTLS_WRITES),
