@@ -423,12 +423,22 @@ impl Tables {
             return Ok(false);
         }
         self.delete(txn, digest)?;
+        self.note_gone(txn, digest)?;
+        Ok(true)
+    }
+
+    /// Notes that `digest` left.
+    pub(crate) fn note_gone(
+        &self,
+        txn: &mut RwTxn<'_>,
+        digest: CertificateDigest,
+    ) -> Result<(), Fault> {
         let number = self.gone.last(txn)?.map_or(0, |(number, _)| number) + 1;
         self.gone.put(txn, &number, &digest.0)?;
         if let Some(forgotten) = number.checked_sub(GONE_REMEMBERED_MAX) {
             self.gone.delete(txn, &forgotten)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     #[cfg(test)]
