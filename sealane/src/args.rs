@@ -19,8 +19,8 @@ use crate::config::{
 use crate::exit::Exit;
 
 pub use certificates::{
-    CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
-    ShowArguments, StoreArguments, VerifyArguments,
+    BackupArguments, CertificatesCommand, ImportArguments, KeyArguments, ListArguments,
+    RemoveArguments, RestoreArguments, ShowArguments, StoreArguments, VerifyArguments,
 };
 pub use convert::ConvertArguments;
 use running::{BACKENDS_HELP, CONNECTIONS_HELP};

@@ -252,6 +252,17 @@ impl Tables {
         Ok(served)
     }
 
+    /// The tables of what is served, in bytes: without what the store is, and what left it.
+    pub(crate) fn of_what_is_served(&self) -> [Database<Bytes, Bytes>; 5] {
+        [
+            self.certificates,
+            self.expiry.remap_data_type(),
+            self.intermediates,
+            self.names.remap_key_type(),
+            self.sealed_with.remap_data_type(),
+        ]
+    }
+
     /// Reads every entry of every table, as lanes may come to do.
     pub(crate) fn sweep(&self, txn: &RoTxn<'_, AnyTls>) -> Result<(), Fault> {
         for table in [

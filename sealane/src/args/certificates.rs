@@ -7,6 +7,9 @@ use clap::{Args, Subcommand};
 /// What to do with a store.
 #[derive(Debug, Subcommand)]
 pub enum CertificatesCommand {
+    /// Copy a store as it is to one file, sealed, while it is served and changed
+    #[command(after_long_help = BACKUP_HELP)]
+    Backup(BackupArguments),
     /// Read all of a store as a process of its own, for another one that must not end by it
     #[command(hide = true)]
     Examine(ExamineArguments),
@@ -19,6 +22,9 @@ pub enum CertificatesCommand {
     /// Seal all private keys with the current sealing key, and erase the old seals from the file
     #[command(after_long_help = RESEAL_HELP)]
     Reseal(KeyArguments),
+    /// Put a copy that `backup` made in the place of a store, also while it is served
+    #[command(after_long_help = RESTORE_HELP)]
+    Restore(RestoreArguments),
     /// Show what a client gets that asks for a name
     Show(ShowArguments),
     /// Open every private key and see that it belongs to its certificate
@@ -53,6 +59,31 @@ pub struct KeyArguments {
     /// A program that prints the sealing keys, with its arguments, parted by spaces
     #[arg(long, value_name = "COMMAND")]
     pub key_command: Option<String>,
+}
+
+/// What `backup` takes.
+#[derive(Args, Debug)]
+pub struct BackupArguments {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Replace a file of this name
+    #[arg(long)]
+    pub replace: bool,
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// What `restore` takes.
+#[derive(Args, Debug)]
+pub struct RestoreArguments {
+    /// The store and its key.
+    #[command(flatten)]
+    pub key: KeyArguments,
+    /// The copy
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
 }
 
 /// What `examine` takes.
@@ -134,6 +165,30 @@ pub struct VerifyArguments {
     #[arg(long)]
     pub json: bool,
 }
+
+const BACKUP_HELP: &str = "\
+The copy is checked before it gets its name, and it is on the disk when this ends. Its private \
+keys are sealed as in the store: it opens with the sealing keys alone, which are not in it. Keep a \
+copy of those elsewhere.
+
+Run by root it takes the rights of the store's user first, so that user must be able to write in \
+the folder of FILE.
+
+Example:
+  sealane certificates backup --config /etc/sealane/sealane.toml --replace /var/lib/sealane/backup
+";
+
+const RESTORE_HELP: &str = "\
+Every private key of the copy is opened before anything is changed. What was there before is kept \
+beside the store, under a name that is printed.
+
+Over the store that it is a copy of, it is restored in one transaction: whatever serves from the \
+store serves the copy at the next hello. Where that store is damaged, or another one, its folder \
+is moved aside, and whatever serves from it must be restarted.
+
+Example:
+  sealane certificates restore --config /etc/sealane/sealane.toml /var/lib/sealane/backup
+";
 
 const IMPORT_HELP: &str = "All files are read and checked before anything is written: with one \
 mistake nothing is imported. For a name and a kind of key that the store has already, the imported \

@@ -42,6 +42,7 @@ mod secrets;
 mod service;
 mod settings;
 mod store;
+mod store_copies;
 mod store_faults;
 mod store_watch;
 mod unix_listeners;
