@@ -111,7 +111,7 @@ pub struct ImportArguments {
     #[arg(long)]
     pub json: bool,
     /// Files with a chain and its key in PEM, or directories of NAME.pem, of NAME.crt with
-    /// NAME.key, or as ACME clients keep them
+    /// NAME.key, or as ACME clients keep them; or `-` alone, for a stream of such files
     #[arg(value_name = "PATH", required_unless_present = "pair")]
     pub paths: Vec<PathBuf>,
 }
@@ -197,6 +197,11 @@ removed.
 
 A command that root runs on a store of another user takes that user's rights before it opens the \
 store, after it has read files and keys.
+
+With `-` chains and keys come from standard input, any number of them, file after file, each \
+chain before its key or each after it. They are checked and written 1000 at a time: a mistake ends \
+the import and says how many were imported before; the same stream may be imported again. Of two \
+for one name the later one is served.
 
 What an ACME client obtains or renews is imported by its hook: packaging/acme-hook, for certbot, \
 lego, acme.sh and dehydrated.

@@ -3,6 +3,7 @@
 mod backup;
 mod output;
 mod place;
+mod stream;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -57,6 +58,9 @@ pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exi
 }
 
 fn import(arguments: &ImportArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
+    if arguments.paths.iter().any(|path| path == STANDARD_INPUT) {
+        return stream::import(arguments, out);
+    }
     let place = Place::of_key(&arguments.key)?;
     let certificates = read_files(arguments)?;
     let store = if arguments.create { place.create()? } else { place.keyed()? };
@@ -442,4 +446,6 @@ Copies of the store made before still open with them: if a sealing key leaked, r
 keys too";
 /// Certificates between two lines of progress.
 const PROGRESS_STEP: u64 = 5_000;
+/// The path that stands for it.
+const STANDARD_INPUT: &str = "-";
 const VERIFY_BATCH: usize = 500;

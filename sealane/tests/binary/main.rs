@@ -44,5 +44,6 @@ mod settings;
 mod store;
 mod store_copies;
 mod store_faults;
+mod store_stream;
 mod store_watch;
 mod unix_listeners;
