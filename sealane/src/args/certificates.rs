@@ -13,6 +13,9 @@ pub enum CertificatesCommand {
     /// Read all of a store as a process of its own, for another one that must not end by it
     #[command(hide = true)]
     Examine(ExamineArguments),
+    /// Write certificates as PEM, to a folder or to standard output
+    #[command(after_long_help = EXPORT_HELP)]
+    Export(ExportArguments),
     /// Add certificates with their private keys, or replace those of the same names
     Import(ImportArguments),
     /// List certificates, those that expire first at the top
@@ -92,6 +95,27 @@ pub struct ExamineArguments {
     /// The folder of the store
     #[arg(value_name = "PATH")]
     pub store: PathBuf,
+}
+
+/// What `export` takes.
+#[derive(Args, Debug)]
+pub struct ExportArguments {
+    /// The store and its key.
+    #[command(flatten)]
+    pub key: KeyArguments,
+    /// Write the private keys too, behind their chains
+    #[arg(long)]
+    pub private_keys: bool,
+    /// Replace files that are there
+    #[arg(long, requires = "to")]
+    pub replace: bool,
+    /// The folder to write a file for each certificate to, made if it is missing; without it all
+    /// goes to standard output
+    #[arg(long, value_name = "FOLDER")]
+    pub to: Option<PathBuf>,
+    /// The names that clients ask for; without any, all certificates
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
 }
 
 /// What `import` takes.
@@ -176,6 +200,18 @@ the folder of FILE.
 
 Example:
   sealane certificates backup --config /etc/sealane/sealane.toml --replace /var/lib/sealane/backup
+";
+
+const EXPORT_HELP: &str = "\
+A file is called after the first name that its certificate is served for, and after its kind of \
+key: www.example.com.ecdsa-p-256.pem, with _ for the star of a wildcard. Files are for this user \
+alone (mode 0600), and none is replaced unless that is asked for. Run by root it takes the rights \
+of the store's user first, so that user must be able to write in FOLDER.
+
+What goes to standard output with --private-keys can be imported by: sealane certificates import -
+
+Example:
+  sealane certificates export --config /etc/sealane/sealane.toml --private-keys --to exported
 ";
 
 const RESTORE_HELP: &str = "\

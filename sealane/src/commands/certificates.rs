@@ -1,6 +1,7 @@
 //! `sealane certificates`: what an operator does with a store, while it is served or not.
 
 mod backup;
+mod export;
 mod output;
 mod place;
 mod stream;
@@ -39,6 +40,7 @@ pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exi
             examination::answer(&arguments.store, out)?;
             Ok(Exit::Ok)
         }
+        CertificatesCommand::Export(arguments) => export::export(arguments, out),
         CertificatesCommand::Import(arguments) => import(arguments, out),
         CertificatesCommand::List(arguments) => list(arguments, out),
         CertificatesCommand::Remove(arguments) => remove(arguments, out),

@@ -43,6 +43,7 @@ mod service;
 mod settings;
 mod store;
 mod store_copies;
+mod store_export;
 mod store_faults;
 mod store_stream;
 mod store_watch;
