@@ -222,6 +222,9 @@ Over the store that it is a copy of, it is restored in one transaction: whatever
 store serves the copy at the next hello. Where that store is damaged, or another one, its folder \
 is moved aside, and whatever serves from it must be restarted.
 
+One that is killed has changed all or nothing. It may leave a folder beside the store, called \
+after it with a dot before and a number behind: remove that.
+
 Example:
   sealane certificates restore --config /etc/sealane/sealane.toml /var/lib/sealane/backup
 ";
