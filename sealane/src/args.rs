@@ -19,8 +19,9 @@ use crate::config::{
 use crate::exit::Exit;
 
 pub use certificates::{
-    CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
-    ShowArguments, StoreArguments, VerifyArguments,
+    BackupArguments, CertificatesCommand, ExportArguments, ImportArguments, KeyArguments,
+    ListArguments, RemoveArguments, RestoreArguments, ShowArguments, StoreArguments,
+    VerifyArguments,
 };
 pub use convert::ConvertArguments;
 use running::{BACKENDS_HELP, CONNECTIONS_HELP};

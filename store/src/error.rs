@@ -25,7 +25,8 @@ pub enum StoreError {
     },
     /// The file is not what it was when it was written.
     #[error(
-        "{}: damaged: {what}; import the certificate again, or restore a backup", path.display()
+        "{}: damaged: {what}; import the certificate again, or restore a backup with: sealane \
+         certificates restore", path.display()
     )]
     Damaged {
         /// The store.
@@ -179,7 +180,10 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The store was found damaged while it was served.
-    #[error("{}: damaged, so nothing is read from it; restore it from a backup", path.display())]
+    #[error(
+        "{}: damaged, so nothing is read from it; restore a backup with: sealane certificates \
+         restore", path.display()
+    )]
     Withdrawn {
         /// The store.
         path: PathBuf,

@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod agreement;
+mod backup;
 mod erase;
 mod error;
 mod examine;

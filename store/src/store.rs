@@ -335,7 +335,15 @@ impl Store {
         &self,
         write: impl FnOnce(&mut heed::RwTxn<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        let lock = lock_folder(&self.path)?;
+        self.write_locked(&lock_folder(&self.path)?, write)
+    }
+
+    /// The same for a caller that has the folder's lock.
+    pub(crate) fn write_locked<T>(
+        &self,
+        _lock: &File,
+        write: impl FnOnce(&mut heed::RwTxn<'_>) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
         if !self.look_between_changes()?.is_open_file {
             return Err(StoreError::Replaced { path: self.path.clone() });
         }
@@ -348,7 +356,6 @@ impl Store {
         };
         let written = write().map_err(|fault: Fault| fault.at(&self.path))?;
         self.note_state().map_err(StoreError::after_commit)?;
-        drop(lock);
         Ok(written)
     }
 

@@ -252,6 +252,17 @@ impl Tables {
         Ok(served)
     }
 
+    /// The tables of what is served, in bytes: without what the store is, and what left it.
+    pub(crate) fn of_what_is_served(&self) -> [Database<Bytes, Bytes>; 5] {
+        [
+            self.certificates,
+            self.expiry.remap_data_type(),
+            self.intermediates,
+            self.names.remap_key_type(),
+            self.sealed_with.remap_data_type(),
+        ]
+    }
+
     /// Reads every entry of every table, as lanes may come to do.
     pub(crate) fn sweep(&self, txn: &RoTxn<'_, AnyTls>) -> Result<(), Fault> {
         for table in [
@@ -423,12 +434,22 @@ impl Tables {
             return Ok(false);
         }
         self.delete(txn, digest)?;
+        self.note_gone(txn, digest)?;
+        Ok(true)
+    }
+
+    /// Notes that `digest` left.
+    pub(crate) fn note_gone(
+        &self,
+        txn: &mut RwTxn<'_>,
+        digest: CertificateDigest,
+    ) -> Result<(), Fault> {
         let number = self.gone.last(txn)?.map_or(0, |(number, _)| number) + 1;
         self.gone.put(txn, &number, &digest.0)?;
         if let Some(forgotten) = number.checked_sub(GONE_REMEMBERED_MAX) {
             self.gone.delete(txn, &forgotten)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     #[cfg(test)]

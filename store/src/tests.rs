@@ -1,5 +1,6 @@
 //! Tests of the store as a whole, over real certificates and a real database in a folder.
 
+mod backup;
 mod damage;
 
 use std::path::Path;

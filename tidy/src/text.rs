@@ -101,7 +101,11 @@ const BANNED_WORDS: [(&str, &str); 2] =
     [(concat!("down", "stream"), "client"), (concat!("up", "stream"), "backend")];
 
 /// Where nginx's configurations stand, or are read: its words are its own.
-const IN_NGINX: [&str; 2] = ["sealane/src/convert/nginx", "sealane/tests/convert/nginx-stream/"];
+const IN_NGINX: [&str; 3] = [
+    "sealane/src/convert/nginx",
+    "sealane/src/convert/tests/nginx",
+    "sealane/tests/convert/nginx-stream/",
+];
 
 const REGISTRY_HOSTS: [&str; 8] = [
     concat!("crates", ".io"),

@@ -7,9 +7,15 @@ use clap::{Args, Subcommand};
 /// What to do with a store.
 #[derive(Debug, Subcommand)]
 pub enum CertificatesCommand {
+    /// Copy a store as it is to one file, sealed, while it is served and changed
+    #[command(after_long_help = BACKUP_HELP)]
+    Backup(BackupArguments),
     /// Read all of a store as a process of its own, for another one that must not end by it
     #[command(hide = true)]
     Examine(ExamineArguments),
+    /// Write certificates as PEM, to a folder or to standard output
+    #[command(after_long_help = EXPORT_HELP)]
+    Export(ExportArguments),
     /// Add certificates with their private keys, or replace those of the same names
     Import(ImportArguments),
     /// List certificates, those that expire first at the top
@@ -19,6 +25,9 @@ pub enum CertificatesCommand {
     /// Seal all private keys with the current sealing key, and erase the old seals from the file
     #[command(after_long_help = RESEAL_HELP)]
     Reseal(KeyArguments),
+    /// Put a copy that `backup` made in the place of a store, also while it is served
+    #[command(after_long_help = RESTORE_HELP)]
+    Restore(RestoreArguments),
     /// Show what a client gets that asks for a name
     Show(ShowArguments),
     /// Open every private key and see that it belongs to its certificate
@@ -55,12 +64,58 @@ pub struct KeyArguments {
     pub key_command: Option<String>,
 }
 
+/// What `backup` takes.
+#[derive(Args, Debug)]
+pub struct BackupArguments {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Replace a file of this name
+    #[arg(long)]
+    pub replace: bool,
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// What `restore` takes.
+#[derive(Args, Debug)]
+pub struct RestoreArguments {
+    /// The store and its key.
+    #[command(flatten)]
+    pub key: KeyArguments,
+    /// The copy
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
 /// What `examine` takes.
 #[derive(Args, Debug)]
 pub struct ExamineArguments {
     /// The folder of the store
     #[arg(value_name = "PATH")]
     pub store: PathBuf,
+}
+
+/// What `export` takes.
+#[derive(Args, Debug)]
+pub struct ExportArguments {
+    /// The store and its key.
+    #[command(flatten)]
+    pub key: KeyArguments,
+    /// Write the private keys too, behind their chains
+    #[arg(long)]
+    pub private_keys: bool,
+    /// Replace files that are there
+    #[arg(long, requires = "to")]
+    pub replace: bool,
+    /// The folder to write a file for each certificate to, made if it is missing; without it all
+    /// goes to standard output
+    #[arg(long, value_name = "FOLDER")]
+    pub to: Option<PathBuf>,
+    /// The names that clients ask for; without any, all certificates
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
 }
 
 /// What `import` takes.
@@ -80,7 +135,7 @@ pub struct ImportArguments {
     #[arg(long)]
     pub json: bool,
     /// Files with a chain and its key in PEM, or directories of NAME.pem, of NAME.crt with
-    /// NAME.key, or as ACME clients keep them
+    /// NAME.key, or as ACME clients keep them; or `-` alone, for a stream of such files
     #[arg(value_name = "PATH", required_unless_present = "pair")]
     pub paths: Vec<PathBuf>,
 }
@@ -135,6 +190,45 @@ pub struct VerifyArguments {
     pub json: bool,
 }
 
+const BACKUP_HELP: &str = "\
+The copy is checked before it gets its name, and it is on the disk when this ends. Its private \
+keys are sealed as in the store: it opens with the sealing keys alone, which are not in it. Keep a \
+copy of those elsewhere.
+
+Run by root it takes the rights of the store's user first, so that user must be able to write in \
+the folder of FILE.
+
+Example:
+  sealane certificates backup --config /etc/sealane/sealane.toml --replace /var/lib/sealane/backup
+";
+
+const EXPORT_HELP: &str = "\
+A file is called after the first name that its certificate is served for, and after its kind of \
+key: www.example.com.ecdsa-p-256.pem, with _ for the star of a wildcard. Files are for this user \
+alone (mode 0600), and none is replaced unless that is asked for. Run by root it takes the rights \
+of the store's user first, so that user must be able to write in FOLDER.
+
+What goes to standard output with --private-keys can be imported by: sealane certificates import -
+
+Example:
+  sealane certificates export --config /etc/sealane/sealane.toml --private-keys --to exported
+";
+
+const RESTORE_HELP: &str = "\
+Every private key of the copy is opened before anything is changed. What was there before is kept \
+beside the store, under a name that is printed.
+
+Over the store that it is a copy of, it is restored in one transaction: whatever serves from the \
+store serves the copy at the next hello. Where that store is damaged, or another one, its folder \
+is moved aside, and whatever serves from it must be restarted.
+
+One that is killed has changed all or nothing. It may leave a folder beside the store, called \
+after it with a dot before and a number behind: remove that.
+
+Example:
+  sealane certificates restore --config /etc/sealane/sealane.toml /var/lib/sealane/backup
+";
+
 const IMPORT_HELP: &str = "All files are read and checked before anything is written: with one \
 mistake nothing is imported. For a name and a kind of key that the store has already, the imported \
 certificate takes the place of the old one; a certificate that is served for no name any more is \
@@ -142,6 +236,11 @@ removed.
 
 A command that root runs on a store of another user takes that user's rights before it opens the \
 store, after it has read files and keys.
+
+With `-` chains and keys come from standard input, any number of them, file after file, each \
+chain before its key or each after it. They are checked and written 1000 at a time: a mistake ends \
+the import and says how many were imported before; the same stream may be imported again. Of two \
+for one name the later one is served.
 
 What an ACME client obtains or renews is imported by its hook: packaging/acme-hook, for certbot, \
 lego, acme.sh and dehydrated.

@@ -1,17 +1,22 @@
 //! `sealane certificates`: what an operator does with a store, while it is served or not.
 
+mod backup;
+mod export;
 mod output;
+mod place;
+mod stream;
 
 use std::io::{self, IsTerminal as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::load;
-use sealane_engine::certificates::{Certificate, DefaultCertificate};
+use sealane_engine::certificates::{Certificate, CertificateIndex, DefaultCertificate};
 use sealane_engine::policy::Group;
-use sealane_engine::provider::{ProviderChoice, lane_provider};
-use sealane_store::{Imported, KeyedStore, Listed, SealingKeys, Store};
+use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
+use sealane_store::{Imported, KeyedStore, Listed, SealingKeys, Store, StoreError};
 
 use crate::args::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
@@ -31,14 +36,17 @@ use output::{ImportReport, ListedReport, VerifyReport};
 /// The writer's.
 pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exit> {
     let done = match command {
+        CertificatesCommand::Backup(arguments) => backup::backup(arguments, out),
         CertificatesCommand::Examine(arguments) => {
             examination::answer(&arguments.store, out)?;
             Ok(Exit::Ok)
         }
+        CertificatesCommand::Export(arguments) => export::export(arguments, out),
         CertificatesCommand::Import(arguments) => import(arguments, out),
         CertificatesCommand::List(arguments) => list(arguments, out),
         CertificatesCommand::Remove(arguments) => remove(arguments, out),
         CertificatesCommand::Reseal(arguments) => reseal(arguments, out),
+        CertificatesCommand::Restore(arguments) => backup::restore(arguments, out),
         CertificatesCommand::Show(arguments) => show(arguments, out),
         CertificatesCommand::Verify(arguments) => verify(arguments, out),
     };
@@ -53,6 +61,9 @@ pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exi
 }
 
 fn import(arguments: &ImportArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
+    if arguments.paths.iter().any(|path| path == STANDARD_INPUT) {
+        return stream::import(arguments, out);
+    }
     let place = Place::of_key(&arguments.key)?;
     let certificates = read_files(arguments)?;
     let store = if arguments.create { place.create()? } else { place.keyed()? };
@@ -60,24 +71,34 @@ fn import(arguments: &ImportArguments, out: &mut dyn Write) -> Result<Exit, Refu
     // Of two for one name the one named first is served, and the one written last stays.
     let mut left: Vec<_> = certificates;
     left.reverse();
-    let mut progress = Progress::new("imported", left.len() as u64);
+    let mut progress = Progress::new("imported", Some(left.len() as u64));
     for batch in left.chunks(BATCH) {
-        let done = store.import(batch, now_s()).map_err(said)?;
-        imported.added += done.added;
-        imported.replaced += done.replaced;
-        imported.unchanged += done.unchanged;
+        add_up(&mut imported, store.import(batch, now_s()).map_err(said)?);
         progress.step(batch.len() as u64);
     }
+    report_import(&store, imported, arguments.json, out)
+}
+
+fn add_up(sum: &mut Imported, done: Imported) {
+    sum.added += done.added;
+    sum.replaced += done.replaced;
+    sum.unchanged += done.unchanged;
+}
+
+fn report_import(
+    store: &KeyedStore,
+    imported: Imported,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> Result<Exit, Refusal> {
     let summary = store.store().summary().map_err(said)?;
-    ImportReport { imported, store: store.store().path(), summary }.write(arguments.json, out)?;
+    ImportReport { imported, store: store.store().path(), summary }.write(as_json, out)?;
     Ok(Exit::Ok)
 }
 
 /// Reads and checks everything before anything is written.
 fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refusal> {
-    let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
-        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
-        .map_err(said)?;
+    let provider = provider()?;
     let pairs = arguments
         .pair
         .chunks_exact(2)
@@ -90,18 +111,8 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
         say(&format!("warning: {warning}"));
     }
     let mut problems: Vec<String> = loaded.errors.iter().map(ToString::to_string).collect();
-    let mut progress = Progress::new("checked", loaded.index.len() as u64);
-    for certificate in &loaded.index {
-        if certificate.names().is_empty() {
-            problems.push(format!(
-                "{}: no host name in it; a store serves by name",
-                certificate.label()
-            ));
-        }
-        // Of many, the index compared public halves only.
-        problems.extend(certificate.verify(&provider.crypto).err().map(|error| error.to_string()));
-        progress.step(1);
-    }
+    let mut progress = Progress::new("checked", Some(loaded.index.len() as u64));
+    problems.extend(problems_in(&loaded.index, &provider.crypto, |seen| progress.step(seen)));
     // One that lost all its names to another here would take their place for a moment.
     let is_served = |certificate: &&Arc<Certificate>| {
         let mut names = certificate.names().iter();
@@ -113,23 +124,64 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
     }
 }
 
+/// Why certificates cannot be imported that could be read.
+fn problems_in(
+    index: &CertificateIndex,
+    provider: &CryptoProvider,
+    mut seen: impl FnMut(u64),
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    for certificate in index {
+        if certificate.names().is_empty() {
+            problems.push(format!(
+                "{}: no host name in it; a store serves by name",
+                certificate.label()
+            ));
+        }
+        // Of many, the index compared public halves only.
+        problems.extend(certificate.verify(provider).err().map(|error| error.to_string()));
+        seen(1);
+    }
+    problems
+}
+
+fn provider() -> Result<Provider, Refusal> {
+    lane_provider(ProviderChoice::Auto, &Group::ALL)
+        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
+        .map_err(said)
+}
+
 fn list(arguments: &ListArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
     let store = Place::of(&arguments.store)?.open()?;
     let until_s = arguments
         .expiring
         .map(|days| now_s().saturating_add(i64::from(days).saturating_mul(DAY_S)));
+    each_by_expiry(&store, |certificate| {
+        let is_asked_for = until_s.is_none_or(|until_s| certificate.not_after_s <= until_s);
+        if is_asked_for {
+            ListedReport::of(certificate, now_s()).write_line(arguments.json, out)?;
+        }
+        Ok(is_asked_for)
+    })?;
+    Ok(Exit::Ok)
+}
+
+/// Calls `each` with all certificates, those that expire first first, until it says no.
+fn each_by_expiry(
+    store: &Store,
+    mut each: impl FnMut(&Listed) -> Result<bool, Refusal>,
+) -> Result<(), Refusal> {
     let mut last: Option<Listed> = None;
     loop {
         let page = store.by_expiry(last.as_ref(), BATCH).map_err(said)?;
         for certificate in &page {
-            if until_s.is_some_and(|until_s| certificate.not_after_s > until_s) {
-                return Ok(Exit::Ok);
+            if !each(certificate)? {
+                return Ok(());
             }
-            ListedReport::of(certificate, now_s()).write_line(arguments.json, out)?;
         }
         last = page.into_iter().last();
         if last.is_none() {
-            return Ok(Exit::Ok);
+            return Ok(());
         }
     }
 }
@@ -178,7 +230,7 @@ fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal
         writeln!(out, "{certificates} rewritten from an older format")?;
     }
     let total = store.store().summary().map_err(said)?.certificates;
-    let mut progress = Progress::new("seen", total);
+    let mut progress = Progress::new("seen", Some(total));
     let (mut after, mut resealed) = (None, 0);
     loop {
         let done = store.reseal(after, BATCH).map_err(said)?;
@@ -205,25 +257,26 @@ fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal
 
 fn verify(arguments: &VerifyArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
     let store = Place::of_key(&arguments.key)?.keyed()?;
-    let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
-        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
-        .map_err(said)?;
     let summary = store.store().summary().map_err(said)?;
-    let mut progress = Progress::new("verified", summary.certificates);
-    let mut problems = Vec::new();
-    let mut after = None;
-    loop {
-        let note = |problem| problems.push(problem);
-        let last = store.verify(after, VERIFY_BATCH, &provider.crypto, note).map_err(said)?;
-        progress.step(VERIFY_BATCH as u64);
-        after = last;
-        if after.is_none() {
-            break;
-        }
-    }
+    let problems = problems_of(&store)?;
     let exit = if problems.is_empty() { Exit::Ok } else { Exit::Failed };
     VerifyReport { store: store.store().path(), summary, problems }.write(arguments.json, out)?;
     Ok(exit)
+}
+
+/// What is wrong with a store, every private key opened.
+fn problems_of(store: &KeyedStore) -> Result<Vec<String>, Refusal> {
+    let provider = provider()?;
+    let mut progress = Progress::new("verified", Some(store.store().summary()?.certificates));
+    let (mut problems, mut after) = (Vec::new(), None);
+    loop {
+        let note = |problem| problems.push(problem);
+        after = store.verify(after, VERIFY_BATCH, &provider.crypto, note)?;
+        progress.step(VERIFY_BATCH as u64);
+        if after.is_none() {
+            return Ok(problems);
+        }
+    }
 }
 
 /// Where a store is, and where its key comes from.
@@ -324,6 +377,25 @@ enum Refusal {
     Said(String),
 }
 
+impl Refusal {
+    /// The same of a copy of `file`, which is the one that can be replaced.
+    fn of_copy(self, file: &Path) -> Self {
+        match self {
+            Self::Said(text) => Self::Said(format!(
+                "{}: nothing was restored; a copy of it: {text}",
+                file.display()
+            )),
+            output @ Self::Output(_) => output,
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        said(error)
+    }
+}
+
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
@@ -340,21 +412,23 @@ struct Progress {
     done: u64,
     is_shown: bool,
     shown: u64,
-    total: u64,
+    /// None if nobody knows yet.
+    total: Option<u64>,
     verb: &'static str,
 }
 
 impl Progress {
-    fn new(verb: &'static str, total: u64) -> Self {
-        let is_shown = total > PROGRESS_STEP && io::stderr().is_terminal();
-        Self { done: 0, is_shown, shown: 0, total, verb }
+    fn new(verb: &'static str, total: Option<u64>) -> Self {
+        let is_long = total.is_none_or(|total| total > PROGRESS_STEP);
+        Self { done: 0, is_shown: is_long && io::stderr().is_terminal(), shown: 0, total, verb }
     }
 
     fn step(&mut self, by: u64) {
-        self.done = self.total.min(self.done + by);
+        self.done = self.total.unwrap_or(u64::MAX).min(self.done + by);
         if self.is_shown && self.done >= self.shown + PROGRESS_STEP {
             self.shown = self.done;
-            say(&format!("{} {} of {}", self.verb, self.done, self.total));
+            let of = self.total.map(|total| format!(" of {total}")).unwrap_or_default();
+            say(&format!("{} {}{of}", self.verb, self.done));
         }
     }
 }
@@ -375,4 +449,6 @@ Copies of the store made before still open with them: if a sealing key leaked, r
 keys too";
 /// Certificates between two lines of progress.
 const PROGRESS_STEP: u64 = 5_000;
+/// The path that stands for it.
+const STANDARD_INPUT: &str = "-";
 const VERIFY_BATCH: usize = 500;

@@ -195,8 +195,8 @@ pub enum Refused {
     Absent(String),
     /// The file ended the process that read it, as a fault of memory does.
     #[error(
-        "{}: damaged: the check of it ended by {}; restore it from a backup, or from the \
-         certificates' files by: sealane certificates import --create",
+        "{}: damaged: the check of it ended by {}; restore a backup with: sealane certificates \
+         restore, or import the certificates' files with: sealane certificates import --create",
         path.display(),
         name(*signal)
     )]

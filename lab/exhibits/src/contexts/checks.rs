@@ -308,17 +308,10 @@ impl Judge {
         judged(&wrong, &right, "")
     }
 
-<<<<<<< ours
     /// By shared writes, which are the same on every machine; where one context has none, there is
     /// nothing to take away, and nothing is decided. Which of the two is faster at 16 threads takes
     /// as many processors: that is forecast and told, and not decided. A stack decides for itself:
     /// one that cannot be counted in this build decides nothing of another.
-=======
-    /// By shared writes, which are the same on every machine. Which of the two is faster at 16
-    /// threads takes as many processors: that is forecast and told, and not decided.
-    /// Each stack is judged by itself: one that cannot be counted in this build decides nothing of
-    /// another.
->>>>>>> theirs
     fn shared(&self, rows: &[&StrategyRow]) -> Vec<Judged> {
         let lanes = self.lanes;
         let rates = self.rates(rows);

@@ -333,7 +333,7 @@ fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     assert_eq!(only(&whole).rounds[..kept], only(&stopped).rounds[..]);
 }
 
-/// As behind `nohup`, which has it ignored.
+/// A hang-up that is ignored, as behind `nohup`.
 #[test]
 fn a_closed_terminal_does_not_stop_what_ignores_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -215,4 +215,5 @@ const UP_LOOK: &str = "All threads together, as a multiple of the fewest threads
     is the ideal: twice the threads, twice the rate, until the processors end. Line: median of \
     the rounds' ratios; band: least to most.";
 const TABLE_CAPTION: &str = "Handshakes by threads: median [least\u{2013}most] of the rounds that \
-    count; * more threads than processors; ~ every round was disturbed, or none counts of both: a hint";
+    count; * more threads than processors; ~ every round was disturbed, or none counts of both: a \
+    hint";

@@ -59,7 +59,7 @@ fn beside_plain(run: &Run, servers: &Servers, columns: &[Column]) -> String {
     text + &bulk(run, servers, columns)
 }
 
-/// What the table says of bulk, in a sentence, if there is some and every ratio is more than a hint.
+/// What the table says of bulk, in a sentence, if there is some and no ratio is a hint.
 fn bulk(run: &Run, servers: &Servers, columns: &[Column]) -> String {
     let columns = columns.iter().filter(|column| matches!(column.case, Case::Down | Case::Up));
     let columns: Vec<&Column> = columns.collect();

@@ -377,7 +377,7 @@ mod tests {
             let mut series = as_published();
             let lanes = series.iter_mut().filter(|it| is(it, PER_LANE));
             lanes.for_each(|it| it.runtime = runtime.into());
-            let judged = judged(&series, 2);
+            let judged = judged(&series, 8);
             [judged[3], judged[6]]
         };
         assert_eq!(beside_tokio("tokio-per-core"), [Some(true); 2]);

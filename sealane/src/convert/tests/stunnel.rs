@@ -29,7 +29,7 @@ fn servers_are_verified_where_stunnel_verifies_them() {
     }
 }
 
-/// As stunnel 5.68 does: the last of what says whether a client must show a certificate holds.
+/// The last of what says whether a client must show a certificate holds, as in stunnel 5.68.
 #[test]
 fn clients_show_certificates_where_stunnel_wants_them() {
     let none = "";

@@ -63,7 +63,7 @@ impl Site {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         command.arg("certificates").args(words).arg("--store").arg(self.path().join("store"));
-        if matches!(words[0], "import" | "reseal" | "verify") {
+        if matches!(words[0], "export" | "import" | "reseal" | "restore" | "verify") {
             command.arg("--key-file").arg(self.key_file());
         }
         command

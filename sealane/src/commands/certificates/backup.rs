@@ -1,0 +1,111 @@
+//! `sealane certificates backup` and `restore`: a sealed copy of a store in one file, and back.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store};
+
+use super::place::{Scratch, at, place, with_name};
+use super::{Place, Refusal, now_s, problems_of, said};
+use crate::args::{BackupArguments, RestoreArguments};
+use crate::commands::counted;
+use crate::exit::Exit;
+use crate::stores::become_owner_of;
+use crate::stores::examination::{Refused, examine_apart};
+
+pub(super) fn backup(arguments: &BackupArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
+    let store = Place::of(&arguments.store)?.open()?;
+    back_up(&store, &arguments.file, arguments.replace)?;
+    let (file, store) = (arguments.file.display(), store.path().display());
+    writeln!(out, "{file}: a copy of {store}, checked; it opens with the sealing keys alone")?;
+    Ok(Exit::Ok)
+}
+
+/// Puts a copy of `store` at `file`, after it was read as a store is before it is opened.
+fn back_up(store: &Store, file: &Path, may_replace: bool) -> Result<(), Refusal> {
+    let scratch = Scratch::beside(file)?;
+    let copy = scratch.path().join(DATA_FILE);
+    store.back_up(&copy)?;
+    examine_apart(scratch.path()).map_err(said)?;
+    place(&copy, file, may_replace)
+}
+
+pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
+    let place = Place::of_key(&arguments.key)?;
+    let keys = place.keys()?;
+    let file = &arguments.file;
+    // Before the rights of the store's user are taken, who may not read it.
+    let mut from = File::open(file).map_err(|error| at(file, &error))?;
+    let path = become_owner_of(&place.path).map_err(said)?;
+    let scratch = Scratch::beside(&path)?;
+    let data = scratch.path().join(DATA_FILE);
+    copy(&mut from, &data).map_err(|error| at(&data, &error))?;
+    let copy = open_copy(scratch.path(), keys).map_err(|why| why.of_copy(file))?;
+    let summary = copy.store().summary()?;
+    // Two in one second are two processes.
+    let suffix = format!(".replaced-{}-{}", now_s(), std::process::id());
+    let kept = with_name(&path, |name| name.push(suffix))?;
+    let told = match replace_live(&path, &copy, &kept)? {
+        true => format!("; a copy of what it was is {}", kept.display()),
+        false => {
+            // The database remembers the path that it was opened by.
+            drop(copy);
+            match put_in_place(scratch.path(), &path, &kept)? {
+                true => format!("; restart what serves from it, which is {} now", kept.display()),
+                false => String::new(),
+            }
+        }
+    };
+    let certificates = counted(summary.certificates, "certificate");
+    let names = counted(summary.names, "name");
+    let (path, file) = (path.display(), file.display());
+    writeln!(out, "{path}: {certificates}, {names}, restored from {file}{told}")?;
+    Ok(Exit::Ok)
+}
+
+fn copy(from: &mut File, to: &Path) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(to)?;
+    io::copy(from, &mut file)?;
+    file.sync_all()
+}
+
+/// Opens the copy in the folder `path` if it is in order to the last private key.
+fn open_copy(path: &Path, keys: SealingKeys) -> Result<KeyedStore, Refusal> {
+    examine_apart(path).map_err(said)?;
+    let copy = KeyedStore::new(Arc::new(Store::open(path)?), keys)?;
+    let problems = problems_of(&copy)?;
+    match problems.is_empty() {
+        true => Ok(copy),
+        false => Err(Refusal::Said(problems.join("\n"))),
+    }
+}
+
+/// Replaces what is in the store in the folder `path`, of which a copy goes to `kept`. Returns
+/// false if it has to make room instead: none is there, it is damaged, or `copy` is of another one.
+fn replace_live(path: &Path, copy: &KeyedStore, kept: &Path) -> Result<bool, Refusal> {
+    match examine_apart(path) {
+        Err(refused @ Refused::Unknown { .. }) => return Err(said(refused)),
+        Err(_) => return Ok(false),
+        Ok(()) => {}
+    }
+    let store = Store::open(path)?;
+    store.replace(copy.store(), || back_up(&store, kept, false))
+}
+
+/// Moves the folder `path`, if there is one, to `kept`, and `folder` to its place. Returns whether
+/// there was one.
+fn put_in_place(folder: &Path, path: &Path, kept: &Path) -> Result<bool, Refusal> {
+    let was_there = match fs::remove_dir(path) {
+        Ok(()) => false,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(_) => {
+            place(path, kept, false)?;
+            true
+        }
+    };
+    place(folder, path, false)?;
+    Ok(was_there)
+}
