@@ -33,7 +33,7 @@ fn the_page_of_the_writeups_says_what_it_said() {
     }
     // In the sample, one of each command.
     assert!(
-        page.contains("6 hold, 6 fail (X2: 3 of 1,000 differ; X2: ")
+        page.contains("6 hold, 7 fail (X2: 3 of 1,000 differ; X2: ")
             && page.contains("6 not decided here (X3: 8 processors cannot show it; X3: "),
         "{page:.2000}"
     );
@@ -147,7 +147,8 @@ fn a_run_of_strategies_alone_says_what_its_checks_say() {
     let mut run = Run { bulk: vec![], ..document("writeups") };
     run.strategies.retain(|strategies| strategies.command == "tickets");
     let text = words(&page_of(&[run]));
-    assert!(text.contains("tickets: 1 holds, 1 fails (X2: "), "{text:.2000}");
+    assert!(text.contains("tickets: 1 holds, 2 fail (lane, threads 64: "), "{text:.2000}");
+    assert!(text.contains("; X2: 3 of 1,000 differ), 1 not decided here"), "{text:.2000}");
     assert!(!text.contains("Nothing was measured"), "{text:.2000}");
 }
 
