@@ -459,7 +459,7 @@ pub fn can_be_counted(stack: &str) -> Result<(), Error> {
     subject::needs_a_build_for_counting(stack)
 }
 
-/// Whether [`shared_writes`] and [`allocations`] can be counted here.
+/// Whether [`shared_writes`] and [`allocations()`] can be counted here.
 ///
 /// # Errors
 /// The Debian package that is missing.

@@ -1,4 +1,4 @@
-//! What rows of [`Strategies`](super::Strategies) say, a figure's values and their median, times
+//! What rows of [`Strategies`] say, a figure's values and their median, times
 //! [`OverTime`], and what all checks say: a [`Judgement`].
 
 use std::{fmt, iter};
