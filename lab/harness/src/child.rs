@@ -329,12 +329,7 @@ mod tests {
     fn what_one_that_has_ended_left_in_its_group_ends() {
         let mut command = shell("sleep 1000 & echo $!; read line; exit 3");
         let mut child = Child::start(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
-        let mut line = String::new();
-        BufReader::new(child.take_output().unwrap()).read_line(&mut line).unwrap();
-        let sleep = line.trim().parse().unwrap();
-        while !sleeps(sleep) {
-            thread::yield_now();
-        }
+        let sleep = sleep_told_by(&mut child);
         drop(child.take_input());
         let status = child.wait(Duration::from_secs(60)).unwrap();
         assert_eq!(status.code(), Some(3));
@@ -350,12 +345,7 @@ mod tests {
             let mut command = shell(script);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = Child::start(&mut command).unwrap();
-            let mut line = String::new();
-            BufReader::new(child.take_output().unwrap()).read_line(&mut line).unwrap();
-            let sleep = line.trim().parse().unwrap();
-            while !sleeps(sleep) {
-                thread::yield_now();
-            }
+            let sleep = sleep_told_by(&mut child);
             drop(child.take_input());
             while child.runs() {
                 thread::yield_now();
@@ -444,6 +434,17 @@ mod tests {
             }
             thread::yield_now();
         }
+    }
+
+    /// The sleep that a shell says it has started, once it is one.
+    fn sleep_told_by(child: &mut Child) -> u32 {
+        let mut line = String::new();
+        BufReader::new(child.take_output().unwrap()).read_line(&mut line).unwrap();
+        let id = line.trim().parse().unwrap();
+        while !sleeps(id) {
+            thread::yield_now();
+        }
+        id
     }
 
     fn sleeps(id: u32) -> bool {

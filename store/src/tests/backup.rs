@@ -13,12 +13,6 @@ fn copy(store: &KeyedStore, folder: &TempDir) -> Store {
     Store::open(&path).unwrap()
 }
 
-fn problems(store: &KeyedStore) -> Vec<String> {
-    let mut problems = Vec::new();
-    store.verify(None, 100, &provider(), |problem| problems.push(problem)).unwrap();
-    problems
-}
-
 #[test]
 fn what_a_copy_holds_comes_back_and_what_it_does_not_hold_leaves() {
     let folder = TempDir::new().unwrap();

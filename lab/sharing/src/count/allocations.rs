@@ -34,9 +34,7 @@ fn of_process(program: &Program, stop: &Interrupt) -> Result<u64, Error> {
         "--leak-check=no".into(),
         "--log-fd=2".into(),
     ];
-    let mut run = Run::start(&command, program, stop)?;
-    let words = run.words()?;
-    run.end(&words)?;
+    let words = Run::words_of(&command, program, stop)?;
     sum_in(&words).ok_or_else(|| Error::Check(format!("memcheck told no sum:\n{words}")))
 }
 

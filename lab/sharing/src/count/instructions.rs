@@ -50,9 +50,7 @@ fn collected(
         out,
         toggle,
     ];
-    let mut run = Run::start(&command, program, stop)?;
-    let words = run.words()?;
-    run.end(&words)?;
+    let words = Run::words_of(&command, program, stop)?;
     sum_in(&words).ok_or_else(|| Error::Check(format!("callgrind told no sum:\n{words}")))
 }
 

@@ -161,6 +161,21 @@ impl Run {
         }
     }
 
+    /// What is said beside a program that runs to its end under `instrument`.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`], [`Self::read`] and [`Self::end`].
+    pub(super) fn words_of(
+        instrument: &[OsString],
+        program: &Program,
+        stop: &Interrupt,
+    ) -> Result<String, Error> {
+        let mut run = Self::start(instrument, program, stop)?;
+        let words = run.words()?;
+        run.end(&words)?;
+        Ok(words)
+    }
+
     /// Asks it to end, as an operator would.
     pub(super) fn terminate(&mut self) {
         self.child.signal_group(Signal::TERM);

@@ -168,36 +168,6 @@ fn contradictions() {
 }
 
 #[test]
-fn contradictions_about_backends() {
-    let backends = |written: &str| LISTENER.replace("\"localhost:80\"", written);
-    for (text, expected) in [
-        (
-            backends("{ address = \"a:80\", weight = 0 }"),
-            "listener[0].backends: no backend gets a connection: all weights are 0; give one",
-        ),
-        (
-            backends("{ address = \"a:80\", backup = true }"),
-            "listener[0].backends: all backends are backups, and there is nothing that they stand",
-        ),
-        (
-            backends("{ address = \"a:80\", weight = 257 }"),
-            "listener[0].backends[0].weight: 257 is out of range; choose 0 to 256",
-        ),
-        (
-            backends("{ weight = 2 }"),
-            "listener[0].backends[0].address: is missing from [listener[0].backends[0]]; add",
-        ),
-        (
-            backends("{ address = \"a:80\", weight = 2 }, \"a:80\""),
-            "listener[0].backends[1]: \"a:80\" is written twice; remove one of the two",
-        ),
-    ] {
-        let mistakes = parse(&text).unwrap_err().to_string();
-        assert!(mistakes.contains(expected), "{text}\n{mistakes}");
-    }
-}
-
-#[test]
 fn contradictions_about_tls() {
     let listener = |lines: &str| format!("{LISTENER}{lines}\n");
     for (text, expected) in [
