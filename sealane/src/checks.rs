@@ -22,8 +22,9 @@ use sealane_lanes::kernel::Address;
 use crate::backends::BackendTls;
 use crate::config::{Check, CheckKind};
 use crate::control::unix_now;
+use crate::operator::{Priority, say_at};
 
-use probe::Probe;
+use probe::{NotBegun, Probe};
 use standing::Standing;
 
 /// What is checked, and how.
@@ -33,7 +34,7 @@ pub struct Target {
     /// How.
     pub check: Check,
     /// With what a connection begins, in the clear: a PROXY header that tells of nobody.
-    pub header: Vec<u8>,
+    pub header: &'static [u8],
     /// By what the control plane knows it.
     pub id: u64,
     /// How TLS is spoken to it, if it is.
@@ -102,6 +103,7 @@ impl Drop for Checker {
 /// What the thread knows.
 struct Round<T> {
     clock: Arc<LaneClock>,
+    has_said_want: bool,
     known: Vec<Known>,
     /// Decides when within its period each is checked.
     phases: RandomState,
@@ -121,6 +123,7 @@ impl<T: Fn(Found)> Round<T> {
     fn new(tell: T) -> Self {
         Self {
             clock: Arc::new(LaneClock::new(unix_now())),
+            has_said_want: false,
             known: Vec::new(),
             phases: RandomState::new(),
             replicas: HashMap::new(),
@@ -179,15 +182,26 @@ impl<T: Fn(Found)> Round<T> {
                 .and_then(|config| Probe::begin(&target, config.as_ref(), now));
             match probe {
                 Ok(probe) => {
+                    self.has_said_want = false;
                     self.known[position].probe = Some(probe);
                     in_flight += 1;
                 }
-                Err(problem) => self.note(position, Err(problem)),
+                Err(NotBegun::ByBackend(problem)) => self.note(position, Err(problem)),
+                Err(NotBegun::ByUs(problem)) => self.say_want(&problem),
             }
         }
     }
 
-    fn config_for(&mut self, target: &Target) -> Result<Option<Arc<ClientConfig>>, String> {
+    /// Says what this process lacks, once until a check begins again.
+    fn say_want(&mut self, problem: &str) {
+        if !std::mem::replace(&mut self.has_said_want, true) {
+            let text =
+                format!("backends cannot be checked: {problem}; they stay as they are known");
+            say_at(Priority::Error, &text);
+        }
+    }
+
+    fn config_for(&mut self, target: &Target) -> Result<Option<Arc<ClientConfig>>, NotBegun> {
         let Some(tls) = target.tls.as_ref().filter(|_| target.speaks_tls()) else {
             return Ok(None);
         };
@@ -196,7 +210,7 @@ impl<T: Fn(Found)> Round<T> {
             return Ok(Some(Arc::clone(config)));
         }
         let config = tls.context.replica(Arc::clone(&self.clock));
-        let config = config.map_err(|error| error.to_string())?;
+        let config = config.map_err(|error| NotBegun::ByUs(error.to_string()))?;
         self.replicas.insert(digest, Arc::clone(&config));
         Ok(Some(config))
     }
@@ -265,6 +279,6 @@ fn phase(target: &Target, phases: &RandomState) -> Duration {
 
 const PHASES: u32 = 1_024;
 /// Checks in flight; what is due beyond that waits.
-const IN_FLIGHT_MAX: usize = 1_000;
+pub const IN_FLIGHT_MAX: usize = 1_000;
 /// Time is rounded up, or what is nearly due would be looked at over and over.
 const TICK: Duration = Duration::from_millis(1);

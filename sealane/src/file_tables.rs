@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use sealane_file_table::{DESCRIPTOR_BYTES, FileTable, TABLE_DESCRIPTORS_MAX, can_be_own};
 use serde::Serialize;
 
-use crate::config::Config;
+use crate::backends::BACKENDS_MAX;
+use crate::checks::IN_FLIGHT_MAX;
+use crate::config::{BackendAddress, Config, Listener};
 use crate::http;
 
 /// Whether each lane can have a table of its own.
@@ -56,7 +58,7 @@ pub struct Descriptors {
     /// in its place, and its own.
     pub per_lane: u64,
     /// Descriptors of all else: what is handed over when lanes start, those of folders with
-    /// challenges, and some for the rest.
+    /// challenges, of checks in flight, and some for the rest.
     pub control: u64,
     /// Whether each lane has a table of its own, for which the limit of open files holds: otherwise
     /// it holds for all together.
@@ -79,6 +81,7 @@ impl Descriptors {
             control: addresses as u64 * lanes
                 + responders.len() as u64 * DESCRIPTORS_PER_RESPONDER
                 + lanes * HANDLES_PER_LANE
+                + checks_in_flight(config) as u64
                 + OTHER_DESCRIPTORS,
             table_per_lane: *tables == FileTables::OfLanes,
             table_bytes: 0,
@@ -136,6 +139,19 @@ impl Descriptors {
     }
 }
 
+/// Checks of backends that can be in flight.
+fn checks_in_flight(config: &Config) -> usize {
+    let checked = config.listeners.iter().filter(|listener| listener.check.is_some());
+    let destinations = checked.flat_map(Listener::destinations);
+    let backends = destinations.map(|(_, destination)| {
+        let mut all = destination.backends.iter().map(|(backend, _)| backend);
+        // A name may lead to many.
+        let has_name = all.any(|backend| matches!(backend, BackendAddress::Host { .. }));
+        if has_name { BACKENDS_MAX } else { destination.backends.len() }
+    });
+    backends.sum::<usize>().min(IN_FLIGHT_MAX)
+}
+
 /// The standard streams, an event queue, a bell, a door, and two spare ones.
 const DESCRIPTORS_PER_LANE: u64 = 8;
 /// Descriptors of a folder with challenges: its connections, the listener and the wake-up, the
@@ -155,6 +171,22 @@ mod tests {
     fn of(text: &str, tables: &FileTables) -> (Descriptors, Config) {
         let config = Config::parse(Path::new("/a.toml"), text).unwrap();
         (Descriptors::of(&config, tables), config)
+    }
+
+    #[test]
+    fn checks_in_flight_take_descriptors_up_to_their_limit() {
+        let control = |backends: &str, check: &str| {
+            let listener = |port: u16| {
+                format!(
+                    "[[listener]]\naddress = \"[::1]:{port}\"\ncertificates = [\"c\"]\n\
+                     backends = [{backends}]\n{check}\n"
+                )
+            };
+            of(&(1..=20).map(listener).collect::<String>(), &FileTables::OfLanes).0.control
+        };
+        let more = |backends: &str| control(backends, "check = {}") - control(backends, "");
+        assert_eq!(more("\"127.0.0.1:1\", \"127.0.0.1:2\""), 40);
+        assert_eq!(more("\"a.test:1\""), IN_FLIGHT_MAX as u64, "each name may lead to 64");
     }
 
     #[test]

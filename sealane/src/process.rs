@@ -14,7 +14,7 @@ use rustix::thread::set_no_new_privs;
 use crate::config::Process;
 use crate::operator::{Priority, say, say_at};
 
-pub use account::{Account, AccountError};
+pub use account::{Account, AccountError, become_user};
 
 /// Makes this process what `wanted` says. It must be called while there is no other thread: the
 /// system changes a thread at a time. Returns the user that it has become, if it is another.
@@ -54,6 +54,14 @@ pub fn warning() -> Option<&'static str> {
 pub fn has_core_dumps() -> bool {
     // What cannot be asked for was not changed.
     dumpable_behavior().is_ok_and(|behavior| behavior == DumpableBehavior::Dumpable)
+}
+
+/// Lets nobody else of this user read this process's memory, and no file get it: for programs that
+/// have keys there and are no server.
+pub fn hide_memory() {
+    if let Err(error) = set_core_dumps(false) {
+        say_at(Priority::Warning, &format!("cannot decide who may look into memory: {error}"));
+    }
 }
 
 /// Keys are in memory: nobody else of this user reads it, and no file gets it.

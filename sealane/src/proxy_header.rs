@@ -36,6 +36,10 @@ pub const UNIQUE_ID_BYTES_MAX: usize = 128;
 
 /// Announces a header of version 2.
 pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+/// A header of version 1 that tells of nobody.
+pub const V1_OF_NOBODY: &[u8] = b"PROXY UNKNOWN\r\n";
+/// A header of version 2 that tells of nobody, whose connection is the sender's own.
+pub const V2_OF_NOBODY: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 /// Bytes before the address.
 pub const FIXED_LEN: usize = 16;
 /// Bytes behind those of version 2 that a reader takes, and that are written at most.

@@ -204,7 +204,7 @@ Example:
 
 const EXPORT_HELP: &str = "\
 A file is called after the first name that its certificate is served for, and after its kind of \
-key: www.example.com.ecdsa-p-256.pem, with _ for the star of a wildcard. Files are for this user \
+key: www.example.com.ecdsa-p-256.pem, with + for the star of a wildcard. Files are for this user \
 alone (mode 0600), and none is replaced unless that is asked for. Run by root it takes the rights \
 of the store's user first, so that user must be able to write in FOLDER.
 
@@ -223,7 +223,7 @@ store serves the copy at the next hello. Where that store is damaged, or another
 is moved aside, and whatever serves from it must be restarted.
 
 One that is killed has changed all or nothing. It may leave a folder beside the store, called \
-after it with a dot before and a number behind: remove that.
+after it with a dot before and six letters behind: remove that.
 
 Example:
   sealane certificates restore --config /etc/sealane/sealane.toml /var/lib/sealane/backup

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::PollFlags;
+use rustix::io::Errno;
 use rustls::{ClientConfig, ClientConnection};
 use sealane_lanes::kernel::Address;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -20,6 +21,8 @@ pub(super) struct Probe {
     pub(super) deadline: Instant,
     /// What came back.
     heard: Vec<u8>,
+    /// Bytes of TLS that came back.
+    heard_tls: usize,
     is_connected: bool,
     /// Whether what is asked has been handed over to `tls` or `unsent`.
     has_asked: bool,
@@ -27,6 +30,14 @@ pub(super) struct Probe {
     tls: Option<Box<ClientConnection>>,
     /// Bytes in the clear that are left to send.
     unsent: Vec<u8>,
+}
+
+/// Why a check cannot begin.
+pub(super) enum NotBegun {
+    /// The backend is not there.
+    ByBackend(String),
+    /// This process lacks something, which says nothing of the backend.
+    ByUs(String),
 }
 
 /// What is still needed before a check is over.
@@ -46,24 +57,28 @@ impl Probe {
         target: &Arc<Target>,
         config: Option<&Arc<ClientConfig>>,
         now: Instant,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NotBegun> {
         let tls = match (&target.tls, config) {
             (Some(tls), Some(config)) if target.speaks_tls() => {
                 let client = ClientConnection::new(Arc::clone(config), tls.name.clone());
-                Some(Box::new(client.map_err(|error| error.to_string())?))
+                Some(Box::new(client.map_err(|error| NotBegun::ByUs(error.to_string()))?))
             }
             _ => None,
         };
-        let socket = connect(&target.address).map_err(|error| cannot_connect(&error))?;
+        let socket = connect(&target.address).map_err(|error| match is_want_of_ours(&error) {
+            true => NotBegun::ByUs(error.to_string()),
+            false => NotBegun::ByBackend(cannot_connect(&error)),
+        })?;
         Ok(Self {
             socket,
             deadline: now + target.check.timeout,
             heard: Vec::new(),
+            heard_tls: 0,
             is_connected: false,
             has_asked: false,
             target: Arc::clone(target),
             tls,
-            unsent: target.header.clone(),
+            unsent: target.header.to_vec(),
         })
     }
 
@@ -145,8 +160,11 @@ impl Probe {
         let Some(tls) = &mut self.tls else { return Ok(Step::Wait) };
         match tls.read_tls(&mut &self.socket) {
             Ok(0) => return Err("it ended the connection".into()),
-            Ok(_) => {}
+            Ok(read) => self.heard_tls += read,
             Err(error) => return wait_or(&error),
+        }
+        if self.heard_tls > TLS_BYTES_MAX {
+            return Err(format!("it sent more than {TLS_BYTES_MAX} bytes of TLS"));
         }
         if let Err(error) = tls.process_new_packets() {
             // It is told why, if it takes that.
@@ -221,6 +239,12 @@ fn connect(address: &Address) -> io::Result<Socket> {
     }
 }
 
+/// Whether descriptors, memory or ports of this machine are used up.
+fn is_want_of_ours(error: &io::Error) -> bool {
+    let wants = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::ADDRNOTAVAIL];
+    wants.iter().any(|want| error.raw_os_error() == Some(want.raw_os_error()))
+}
+
 fn cannot_connect(error: &io::Error) -> String {
     format!("it cannot be connected to: {error}")
 }
@@ -233,10 +257,12 @@ fn wait_or(error: &io::Error) -> Result<Step, String> {
     }
 }
 
-const IN_PROGRESS: i32 = rustix::io::Errno::INPROGRESS.raw_os_error();
+const IN_PROGRESS: i32 = Errno::INPROGRESS.raw_os_error();
 /// Steps of a check before others have their turn.
 const STEPS_MAX: usize = 64;
 /// Bytes of an answer that are searched for what is expected.
 const HEARD_BYTES_MAX: usize = 4096;
+/// Bytes of TLS that a check takes: a chain of 64 KiB, what is around it, and an answer.
+const TLS_BYTES_MAX: usize = 128 * 1024;
 /// Bytes of an answer that are shown to an operator.
 const SHOWN_BYTES_MAX: usize = 64;

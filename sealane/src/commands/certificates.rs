@@ -27,6 +27,7 @@ use crate::config::{CertificateSource, Config, KeySource, Limits};
 use crate::exit::Exit;
 use crate::listener::bounds;
 use crate::operator::say;
+use crate::process::hide_memory;
 use crate::stores::{become_owner_of, create_key_file, examination, sealing_keys};
 use output::{ImportReport, ListedReport, VerifyReport};
 
@@ -35,6 +36,7 @@ use output::{ImportReport, ListedReport, VerifyReport};
 /// # Errors
 /// The writer's.
 pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exit> {
+    hide_memory();
     let done = match command {
         CertificatesCommand::Backup(arguments) => backup::backup(arguments, out),
         CertificatesCommand::Examine(arguments) => {

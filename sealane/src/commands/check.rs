@@ -29,7 +29,7 @@ use crate::listener::{
     days_until, resolve_all, said_of, survey,
 };
 use crate::operator::{Priority, say_at};
-use crate::process::{Account, AccountError};
+use crate::process::{Account, AccountError, hide_memory};
 use crate::stores::Stores;
 
 /// Checks and prints.
@@ -37,6 +37,8 @@ use crate::stores::Stores;
 /// # Errors
 /// The writer's.
 pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> {
+    // Private keys are read.
+    hide_memory();
     if let Err(error) = become_who_serves(&arguments.config) {
         say_at(Priority::Error, &error.to_string());
         return Ok(Exit::Invalid);
@@ -54,9 +56,10 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
 /// Becomes the user that the configuration names, if this is root, so that what is found is what
 /// that user finds: what cannot be read is told here, before it is served.
 fn become_who_serves(file: &Path) -> Result<(), AccountError> {
-    let (Some(config), true) = (Config::load_partly(file).0, geteuid().is_root()) else {
+    if !geteuid().is_root() {
         return Ok(());
-    };
+    }
+    let Some(config) = Config::load_partly(file).0 else { return Ok(()) };
     // A name that nobody has is told with the rest.
     let Ok(Some(account)) = Account::named(&config.process) else { return Ok(()) };
     account.take_rights().map(|_| ())

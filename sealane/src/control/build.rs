@@ -315,13 +315,12 @@ pub(super) fn shown_backends(
     let destinations = listeners.flat_map(|listener| &listener.settings.destinations);
     // Two listeners may have a backend in common, or one under two names.
     let mut summaries: Vec<BackendSummary> = Vec::new();
+    let mut positions: HashMap<Option<*const BackendCounters>, usize> = HashMap::new();
     for backend in destinations.flat_map(|destination| &destination.backends) {
         let Backend { address, label, lanes, tls, .. } = backend;
         let checked = health.of(backend).cloned();
-        let is_same = |seen: &&mut BackendSummary| {
-            seen.lanes.first().map(Arc::as_ptr) == lanes.first().map(Arc::as_ptr)
-        };
-        match summaries.iter_mut().find(is_same) {
+        let position = *positions.entry(lanes.first().map(Arc::as_ptr)).or_insert(summaries.len());
+        match summaries.get_mut(position) {
             Some(seen) => {
                 // One that is down for some of them is shown so.
                 if checked.as_ref().is_some_and(Result::is_err) {

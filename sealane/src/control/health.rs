@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use sealane_engine::client::OptionsDigest;
@@ -14,6 +15,7 @@ use crate::backends::{Backend, PlannedBackend, RelaySettings};
 use crate::checks::{Checker, Found, Target};
 use crate::config::{Check, ProxyHeader};
 use crate::operator::{Priority, say, say_at};
+use crate::proxy_header::{V1_OF_NOBODY, V2_OF_NOBODY};
 
 /// What is checked, and what was found of it.
 #[derive(Default)]
@@ -29,7 +31,7 @@ pub(super) struct Health {
 struct Key {
     address: Address,
     check: Check,
-    header: Vec<u8>,
+    header: &'static [u8],
     tls: Option<(OptionsDigest, ServerName<'static>)>,
 }
 
@@ -40,16 +42,17 @@ impl Health {
         address: &Address,
         planned: &PlannedBackend,
     ) -> Option<Arc<Target>> {
-        let check = planned.check.clone()?;
+        // How fast a backend comes back is no part of how it is checked.
+        let check = Check { slow_start: Duration::ZERO, ..planned.check.clone()? };
         let tls = planned.tls.as_ref().map(|tls| (tls.context.digest(), tls.name.clone()));
-        let header = of_nobody(planned.proxy_header).to_vec();
+        let header = of_nobody(planned.proxy_header);
         let key = Key { address: address.clone(), check, header, tls };
         let make = |key: &Key| {
             self.ids += 1;
             Arc::new(Target {
                 address: key.address.clone(),
                 check: key.check.clone(),
-                header: key.header.clone(),
+                header: key.header,
                 id: self.ids,
                 tls: planned.tls.clone(),
             })
@@ -124,9 +127,14 @@ impl Control {
                 say_at(Priority::Warning, &text);
             }
         }
-        self.registries.health.states.insert(id, state);
-        for generation in &self.generations {
-            self.tell_lanes(generation, id);
+        let is_down = state.is_err();
+        let was_down =
+            self.registries.health.states.insert(id, state).is_some_and(|was| was.is_err());
+        // Lanes take who is not known to be down for one that is up.
+        if is_down != was_down {
+            for generation in &self.generations {
+                self.tell_lanes(generation, id);
+            }
         }
         if let Some(current) = self.generations.last() {
             let shown = super::build::shown_backends(current, &self.registries.health);
@@ -167,7 +175,7 @@ fn backends(generation: &Generation<RelaySettings>) -> impl Iterator<Item = &Bac
 fn of_nobody(header: ProxyHeader) -> &'static [u8] {
     match header {
         ProxyHeader::Off => b"",
-        ProxyHeader::V1 => b"PROXY UNKNOWN\r\n",
-        ProxyHeader::Pass(_) | ProxyHeader::V2(_) => b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+        ProxyHeader::V1 => V1_OF_NOBODY,
+        ProxyHeader::Pass(_) | ProxyHeader::V2(_) => V2_OF_NOBODY,
     }
 }

@@ -330,11 +330,14 @@ const SWITCHES: [&str; 12] = [
 
 /// Settings of the process.
 const PROCESS: [(&str, &str); 16] = [
-    ("backend-refresh", "names of backends are looked up again at each reload"),
+    (
+        "backend-refresh",
+        "names of backends are looked up every `resolve`, 30s unless you say otherwise",
+    ),
     ("backlog", "the kernel's own limit holds: net.core.somaxconn"),
     ("chroot", "the unit closes everything that is not needed: packaging/sealane.service"),
     ("daemon", "sealane serve stays in the foreground; the unit starts it"),
-    ("group", "the unit says who it runs as: packaging/sealane.service"),
+    ("group", "[process] says who it runs as, or the unit: packaging/sealane.service"),
     ("log-filename", "it tells standard error; [access_log] writes a file"),
     ("log-level", "there are no levels; the journal sorts by priority"),
     ("ocsp-connect-tmo", NO_STAPLES),
@@ -345,7 +348,7 @@ const PROCESS: [(&str, &str); 16] = [
     ("quiet", "there are no levels; the journal sorts by priority"),
     ("syslog", "it tells standard error, which the service manager collects"),
     ("syslog-facility", "it tells standard error, which the service manager collects"),
-    ("user", "the unit says who it runs as: packaging/sealane.service"),
+    ("user", "[process] says who it runs as, or the unit: packaging/sealane.service"),
 ];
 
 /// Those of them of which neither clients nor backends see anything.

@@ -19,6 +19,8 @@ pub struct Account {
     name: String,
     user: Uid,
     group: Gid,
+    /// The group's name, if `[process]` has one.
+    group_name: Option<String>,
     groups: Vec<Gid>,
 }
 
@@ -51,6 +53,7 @@ impl Account {
             name: name.clone(),
             user: Uid::from_raw(user.uid.as_raw()),
             group: Gid::from_raw(group.as_raw()),
+            group_name: process.group.clone(),
             groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
         }))
     }
@@ -60,11 +63,12 @@ impl Account {
     /// ports below 1024 are bound, as the unit in packaging has it, so that a reload can.
     ///
     /// # Errors
-    /// This is neither root nor the account, or the system refuses.
+    /// This is neither root nor the account, or of another group than the one that is named, or the
+    /// system refuses.
     pub fn take_rights(&self) -> Result<bool, AccountError> {
         let own = geteuid();
         if own == self.user {
-            return Ok(false);
+            return self.is_taken().map(|()| false);
         }
         if !own.is_root() {
             return Err(AccountError::NotRoot { name: self.name.clone(), own: own.as_raw() });
@@ -76,17 +80,41 @@ impl Account {
         self.change().map_err(refused).map(|()| true)
     }
 
+    /// Whether a process that is of the account already has no way back, and is of its group.
+    fn is_taken(&self) -> Result<(), AccountError> {
+        let name = || self.name.clone();
+        let refused = |error: io::Error| AccountError::System { name: name(), error };
+        // From the caller's own user to that user: whoever has it may, whatever it was before.
+        set_thread_res_uid(self.user, self.user, self.user).map_err(|e| refused(e.into()))?;
+        let groups = unistd::getresgid().map_err(|error| refused(error.into()))?;
+        let own = [groups.real, groups.effective, groups.saved].map(unistd::Gid::as_raw);
+        match &self.group_name {
+            Some(group) if own != [self.group.as_raw(); 3] => {
+                Err(AccountError::OtherGroup { group: group.clone(), own: own[1] })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn change(&self) -> rustix::io::Result<()> {
         // Or else the next calls take all of them.
         set_keep_capabilities(true)?;
-        set_thread_groups(&self.groups)?;
-        set_thread_res_gid(self.group, self.group, self.group)?;
-        set_thread_res_uid(self.user, self.user, self.user)?;
+        become_user(self.user, self.group, &self.groups)?;
         set_keep_capabilities(false)?;
         let kept = capabilities(None)?.permitted & CapabilitySet::NET_BIND_SERVICE;
         let inheritable = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
     }
+}
+
+/// Makes this thread one of `user` and these groups alone, for good.
+///
+/// # Errors
+/// The system's.
+pub fn become_user(user: Uid, group: Gid, groups: &[Gid]) -> rustix::io::Result<()> {
+    set_thread_groups(groups)?;
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)
 }
 
 fn known<T>(kind: &'static str, name: &str, found: nix::Result<Option<T>>) -> Found<T> {
@@ -113,6 +141,17 @@ pub enum AccountError {
         /// Who is named.
         name: String,
         /// Who this is.
+        own: u32,
+    },
+    /// The process is the user's already, but not of the group.
+    #[error(
+        "process.group: {group:?} is not the group of this process, which is {own}, and only root \
+         can change that; start it with that group (Group= in a unit), or remove the key"
+    )]
+    OtherGroup {
+        /// What is named.
+        group: String,
+        /// The number of the group that it has.
         own: u32,
     },
     /// The process would stay what it is to leave.

@@ -6,7 +6,8 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use sealane_lanes::mailbox::Mailbox;
@@ -29,8 +30,14 @@ pub struct LaneDesk {
 #[derive(Clone)]
 pub struct OrderSender {
     orders: Sender<LaneOrder>,
-    are_there: Arc<AtomicBool>,
+    are_there: Arc<Flag>,
 }
+
+/// Whether there may be orders: asked in each turn of the lane, where the queue would take a fence.
+/// On lines of its own, two because the neighbour line is prefetched along.
+#[derive(Default)]
+#[repr(align(128))]
+struct Flag(AtomicBool);
 
 impl LaneDesk {
     /// A desk of the lane with this mailbox, whose attendant takes what comes out of `orders`.
@@ -41,7 +48,7 @@ impl LaneDesk {
     /// Gives an order. A lane that has ended drops it, and with it the way for the answer.
     pub fn give(&self, order: LaneOrder) {
         if self.orders.orders.send(order).is_ok() {
-            self.orders.are_there.store(true, Release);
+            self.orders.are_there.0.store(true, Release);
             self.mailbox.ring();
         }
     }
@@ -122,8 +129,7 @@ pub struct OpenConnection {
 /// A lane's end.
 pub struct Attendant {
     orders: Receiver<LaneOrder>,
-    /// Asked in each turn of the lane: the queue would take a fence.
-    are_there: Arc<AtomicBool>,
+    are_there: Arc<Flag>,
     giver: NumberGiver,
     closing: Option<(ConnectionId, Sender<(usize, bool)>)>,
     listing: Option<Listing>,
@@ -141,7 +147,7 @@ struct Listing {
 impl Attendant {
     /// An attendant of the lane that gives such numbers, and what its orders are put into.
     pub fn new(giver: NumberGiver) -> (Self, OrderSender) {
-        let ((sender, orders), are_there) = (channel(), Arc::new(AtomicBool::new(false)));
+        let ((sender, orders), are_there) = (channel(), Arc::<Flag>::default());
         let sender = OrderSender { orders: sender, are_there: Arc::clone(&are_there) };
         (Self { orders, are_there, giver, closing: None, listing: None }, sender)
     }
@@ -155,13 +161,14 @@ impl Attendant {
         if let Some(listing) = &self.listing {
             return Some(Order::Visit(listing.next));
         }
-        while self.are_there.load(Relaxed) {
+        while self.are_there.0.load(Relaxed) {
             // Before the queue is asked: who gives one later says so again. What it takes back was
             // said behind an order, which is seen then.
-            self.are_there.swap(false, Acquire);
+            self.are_there.0.swap(false, Acquire);
             let Ok(order) = self.orders.try_recv() else { break };
-            // There may be more.
-            self.are_there.store(true, Relaxed);
+            // There may be more. It reads what it replaces: else an order that was given meanwhile
+            // would be said by this lane, with whom nobody synchronizes.
+            self.are_there.0.swap(true, AcqRel);
             match order {
                 LaneOrder::Backend { backend, is_drained, done } => {
                     backend.drain(is_drained);

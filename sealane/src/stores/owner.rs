@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Gid, Uid, geteuid};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::process::become_user;
 
 /// Takes, for good, the rights of the user whose store is or will be in the folder `path`, if this
 /// is root and that user is not. It must be called before there are other threads. Returns the path
@@ -68,10 +69,7 @@ impl Owner {
     }
 
     fn take_rights(&self) -> rustix::io::Result<()> {
-        let (user, group) = (Uid::from_raw(self.user), Gid::from_raw(self.group));
-        set_thread_groups(&[])?;
-        set_thread_res_gid(group, group, group)?;
-        set_thread_res_uid(user, user, user)
+        become_user(Uid::from_raw(self.user), Gid::from_raw(self.group), &[])
     }
 }
 

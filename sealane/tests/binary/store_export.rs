@@ -53,7 +53,7 @@ fn all_of_a_store_comes_out_and_goes_into_another_by_files_and_by_a_stream() {
     let printed = site.export(&["--private-keys"]);
     assert!(printed.contains("3 files in "), "{printed}");
     let expected =
-        ["_.b.test.ecdsa-p-256.pem", "kept.test.ecdsa-p-256.pem", "kept.test.rsa-2048.pem"];
+        ["+.b.test.ecdsa-p-256.pem", "kept.test.ecdsa-p-256.pem", "kept.test.rsa-2048.pem"];
     assert_eq!(files(&site.exported()), expected.map(String::from).into());
     for name in expected {
         let mode = fs::metadata(site.exported().join(name)).unwrap().permissions().mode();
@@ -77,7 +77,7 @@ fn keys_come_out_only_when_asked_for_and_no_file_is_replaced_unasked() {
     assert_eq!(chains.matches("BEGIN CERTIFICATE").count(), 2, "{chains}");
     assert!(!site.run(&["export"]).contains("PRIVATE KEY"));
     site.export(&["b.test"]);
-    let file = site.exported().join("_.b.test.ecdsa-p-256.pem");
+    let file = site.exported().join("+.b.test.ecdsa-p-256.pem");
     let before = fs::read_to_string(&file).unwrap();
     assert!(!before.contains("PRIVATE KEY"));
     let folder = site.exported();

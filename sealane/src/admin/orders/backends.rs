@@ -24,13 +24,12 @@ pub(super) fn drain(orders: &Orders, query: &Query, is_drained: bool) -> Respons
     };
     let is_named = |backend: &&BackendSummary| backend.labels().any(|label| *label == name);
     let named: Vec<_> = known.iter().filter(is_named).collect();
-    if named.is_empty() {
+    // A drained name that leads nowhere now can be put back too.
+    if named.is_empty() && !drained.has(&name) {
         return Response::text(Status::NotFound, unknown(&name, &known));
     }
     // Before lanes are asked: an address that comes to a name meanwhile is as its name is.
-    for label in named.iter().flat_map(|backend| backend.labels()) {
-        drained.note(label, is_drained);
-    }
+    drained.note(&name, is_drained);
     for backend in &named {
         let order = |lane: usize, done| {
             let backend = Arc::clone(&backend.lanes[lane]);

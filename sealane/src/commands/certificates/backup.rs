@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store};
+use tempfile::TempDir;
 
-use super::place::{Scratch, at, place, with_name};
+use super::place::{at, exchange, folder_beside, place, with_name};
 use super::{Place, Refusal, now_s, problems_of, said};
 use crate::args::{BackupArguments, RestoreArguments};
 use crate::commands::counted;
@@ -26,7 +27,7 @@ pub(super) fn backup(arguments: &BackupArguments, out: &mut dyn Write) -> Result
 
 /// Puts a copy of `store` at `file`, after it was read as a store is before it is opened.
 fn back_up(store: &Store, file: &Path, may_replace: bool) -> Result<(), Refusal> {
-    let scratch = Scratch::beside(file)?;
+    let scratch = folder_beside(file)?;
     let copy = scratch.path().join(DATA_FILE);
     store.back_up(&copy)?;
     examine_apart(scratch.path()).map_err(said)?;
@@ -40,7 +41,7 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
     // Before the rights of the store's user are taken, who may not read it.
     let mut from = File::open(file).map_err(|error| at(file, &error))?;
     let path = become_owner_of(&place.path).map_err(said)?;
-    let scratch = Scratch::beside(&path)?;
+    let scratch = folder_beside(&path)?;
     let data = scratch.path().join(DATA_FILE);
     copy(&mut from, &data).map_err(|error| at(&data, &error))?;
     let copy = open_copy(scratch.path(), keys).map_err(|why| why.of_copy(file))?;
@@ -53,7 +54,7 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
         false => {
             // The database remembers the path that it was opened by.
             drop(copy);
-            match put_in_place(scratch.path(), &path, &kept)? {
+            match put_in_place(scratch, &path, &kept)? {
                 true => format!("; restart what serves from it, which is {} now", kept.display()),
                 false => String::new(),
             }
@@ -92,20 +93,29 @@ fn replace_live(path: &Path, copy: &KeyedStore, kept: &Path) -> Result<bool, Ref
         Ok(()) => {}
     }
     let store = Store::open(path)?;
-    store.replace(copy.store(), || back_up(&store, kept, false))
+    let is_replaced = store.replace(copy.store(), || back_up(&store, kept, false))?;
+    if is_replaced {
+        store.erase_deleted()?;
+    }
+    Ok(is_replaced)
 }
 
-/// Moves the folder `path`, if there is one, to `kept`, and `folder` to its place. Returns whether
-/// there was one.
-fn put_in_place(folder: &Path, path: &Path, kept: &Path) -> Result<bool, Refusal> {
-    let was_there = match fs::remove_dir(path) {
-        Ok(()) => false,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(_) => {
-            place(path, kept, false)?;
-            true
-        }
-    };
-    place(folder, path, false)?;
-    Ok(was_there)
+/// Puts `folder` in the place of the folder `path`, which goes to `kept` if it is there and not
+/// empty. Returns whether it was. At no time there is none, or another than one of the two.
+fn put_in_place(folder: TempDir, path: &Path, kept: &Path) -> Result<bool, Refusal> {
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+        _ => return place(folder.path(), path, false).map(|()| false),
+    }
+    exchange(folder.path(), path)?;
+    // From here on it is the old one, which nobody is to remove.
+    let old = folder.keep();
+    place(&old, kept, false).map(|()| true).map_err(|refusal| match refusal {
+        Refusal::Said(text) => Refusal::Said(format!(
+            "{} is restored; what it was is {}, and stays there: {text}",
+            path.display(),
+            old.display()
+        )),
+        output @ Refusal::Output(_) => output,
+    })
 }

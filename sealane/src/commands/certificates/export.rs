@@ -13,7 +13,7 @@ use sealane_engine::certificates::{
 use sealane_store::{KeyedStore, Listed};
 use zeroize::Zeroizing;
 
-use super::place::{Scratch, at, rename, sync_folder};
+use super::place::{at, folder_beside, rename, sync_folder};
 use super::{Place, Progress, Refusal, each_by_expiry};
 use crate::args::ExportArguments;
 use crate::commands::counted;
@@ -32,18 +32,26 @@ pub(super) fn export(arguments: &ExportArguments, out: &mut dyn Write) -> Result
         }
         _ => {}
     }
-    let scratch = Scratch::beside(&folder.join("export"))?;
+    let scratch = folder_beside(&folder.join("export"))?;
     let beside = scratch.path().join("certificate.pem");
-    let mut count = 0;
+    let (mut count, mut unnamed) = (0, 0);
     let exit = Export { arguments, store: &store }.each(|listed, text| {
-        write_new(&beside, text).map_err(|error| at(&beside, &error))?;
-        rename(&beside, &folder.join(file_name(listed)?), arguments.replace)?;
-        count += 1;
+        match file_name(listed) {
+            Ok(name) => {
+                write_new(&beside, text).map_err(|error| at(&beside, &error))?;
+                rename(&beside, &folder.join(name), arguments.replace)?;
+                count += 1;
+            }
+            Err(why) => {
+                say(&why);
+                unnamed += 1;
+            }
+        }
         Ok(())
     })?;
     sync_folder(folder).map_err(|error| at(folder, &error))?;
     writeln!(out, "{} in {}", counted(count, "file"), folder.display())?;
-    Ok(exit)
+    Ok(if unnamed > 0 { Exit::Failed } else { exit })
 }
 
 /// What is exported, and from where.
@@ -96,16 +104,24 @@ fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A name that no other certificate of the store has: for a name and a kind of key it has one.
-fn file_name(listed: &Listed) -> Result<String, Refusal> {
+/// A name that no other certificate of the store has: for a name and a kind of key it has one. `+`
+/// stands for the star of a wildcard: it is in no name.
+///
+/// # Errors
+/// The certificate's name can be none of a file.
+fn file_name(listed: &Listed) -> Result<String, String> {
     let name = listed.names.first().map(String::as_str).unwrap_or_default();
     // Names of certificates are no paths, but whoever can write to the store can put one there.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.*".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
-        return Err(Refusal::Said(format!("{name:?}: no host name, so no file is named after it")));
+        return Err(format!("{name:?}: no host name, so no file is named after it"));
     }
     let key_type = listed.key_type.to_string().to_ascii_lowercase().replace(' ', "-");
-    Ok(format!("{}.{key_type}.pem", name.replace('*', "_")))
+    let name = format!("{}.{key_type}.pem", name.replace('*', "+"));
+    match name.len() {
+        0..=FILE_NAME_BYTES_MAX => Ok(name),
+        _ => Err(format!("{name}: is too long for a file; export it by its name, without --to")),
+    }
 }
 
 /// A chain, and behind it its key.
@@ -117,10 +133,11 @@ fn pem(opened: &OpenedCertificate, with_key: bool) -> Zeroizing<Vec<u8>> {
     let bytes = sections.iter().map(|(_, der)| der.len() * 3 / 2 + MARKS_BYTES).sum();
     let mut text = Zeroizing::new(Vec::with_capacity(bytes));
     for (label, der) in sections {
-        let mut encoded = Zeroizing::new(String::with_capacity(der.len().div_ceil(3) * 4));
-        STANDARD.encode_string(der, &mut encoded);
+        // Into a buffer of ours: the encoder's own would keep a part of the key on the stack.
+        let mut encoded = Zeroizing::new(vec![0; der.len().div_ceil(3) * 4]);
+        let len = STANDARD.encode_slice(der, &mut encoded).unwrap_or_default();
         text.extend_from_slice(format!("-----BEGIN {label}-----\n").as_bytes());
-        for line in encoded.as_bytes().chunks(LINE_BYTES) {
+        for line in encoded[..len].chunks(LINE_BYTES) {
             text.extend_from_slice(line);
             text.push(b'\n');
         }
@@ -137,6 +154,8 @@ fn label(key: &EncodedKey) -> &'static str {
     }
 }
 
+/// Linux's limit.
+const FILE_NAME_BYTES_MAX: usize = 255;
 const LINE_BYTES: usize = 64;
 /// The lines that begin and end a section.
 const MARKS_BYTES: usize = 128;

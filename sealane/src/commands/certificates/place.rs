@@ -1,46 +1,40 @@
 //! Files and folders that come to their place whole or not at all.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tempfile::{Builder, TempDir};
 
 use super::Refusal;
 
-/// A folder for this user alone beside what is made in it. It is gone when this is dropped; one
-/// that a killed process left has that process's number in its name.
-pub(super) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(super) fn beside(path: &Path) -> Result<Self, Refusal> {
-        let folder = with_name(path, |name| {
-            *name = format!(".{}.{}", name.to_string_lossy(), std::process::id()).into();
-        })?;
-        let made = DirBuilder::new().mode(0o700).create(&folder);
-        made.map_err(|error| at(&folder, &error))?;
-        Ok(Self(folder))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // It may have been moved to its place.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A new folder for this user alone beside `path`, called after it. It is gone when this is dropped;
+/// that of a killed process stays.
+pub(super) fn folder_beside(path: &Path) -> Result<TempDir, Refusal> {
+    let hidden = with_name(path, |name| *name = format!(".{}.", name.to_string_lossy()).into())?;
+    let folder = parent(path);
+    let made = Builder::new().prefix(hidden.file_name().unwrap_or_default()).tempdir_in(folder);
+    made.map_err(|error| at(folder, &error))
 }
 
 /// Moves `from` to `to` at once, and waits until the disk knows it.
 pub(super) fn place(from: &Path, to: &Path, may_replace: bool) -> Result<(), Refusal> {
     rename(from, to, may_replace)?;
-    let folder = to.parent().filter(|folder| *folder != Path::new(""));
-    sync_folder(folder.unwrap_or(Path::new("."))).map_err(|error| at(to, &error))
+    sync_folder(parent(to)).map_err(|error| at(to, &error))
+}
+
+/// Puts `from` in the place of `to`, and `to` in that of `from`, at once.
+pub(super) fn exchange(from: &Path, to: &Path) -> Result<(), Refusal> {
+    let exchanged = renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE);
+    exchanged.map_err(|error| at(to, &error.into()))
+}
+
+/// The folder that `path` is in.
+fn parent(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    folder.unwrap_or(Path::new("."))
 }
 
 /// Moves `from` to `to` at once.

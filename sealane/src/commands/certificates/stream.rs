@@ -144,7 +144,10 @@ impl<R: Read> Bundles<R> {
             }
             self.held.copy_within(start..end, 0);
             self.unread = 0..end - start;
-            let read = self.from.read(&mut self.held[self.unread.end..])?;
+            let read = match self.from.read(&mut self.held[self.unread.end..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             self.unread.end += read;
             self.is_at_end = read == 0;
         }

@@ -371,10 +371,10 @@ const WITH_VALUE: [&str; 24] = [
 /// The keys of [`Timeouts`].
 const TIMEOUTS: [&str; 2] = ["backend_timeout", "idle_timeout"];
 
-const CHECK: &str = "nobody is asked whether they are well: one that fails rests for 1s to 32s";
+const CHECK: &str = "backends are checked where there is [listener.check]: write that";
 
 const OPTIONS: [(&str, &str); 16] = [
-    ("backup", "all take turns"),
+    ("backup", "write the backend as { address = \"HOST:PORT\", backup = true }"),
     ("check", CHECK),
     ("check-ssl", CHECK),
     ("ciphers", "backends are offered all suites of Sealane"),
@@ -385,9 +385,9 @@ const OPTIONS: [(&str, &str); 16] = [
     ("fastinter", CHECK),
     ("init-addr", "a name that leads nowhere holds no start up"),
     ("inter", CHECK),
-    ("maxconn", "connections are limited for a listener"),
+    ("maxconn", "write the backend as { address = \"HOST:PORT\", connections = COUNT }"),
     ("on-marked-down", "connections are left as they are"),
-    ("resolvers", "the system's resolver is asked, at the start and at each reload"),
+    ("resolvers", "the system's resolver is asked, every `resolve` of the listener"),
     ("rise", CHECK),
-    ("weight", "all have the same weight"),
+    ("weight", "write the backend as { address = \"HOST:PORT\", weight = WEIGHT }"),
 ];

@@ -132,7 +132,7 @@ pub(super) fn section_reason(kind: &str) -> String {
         "cache" | "fcgi-app" | "http-errors" | "userlist" => HTTP.into(),
         "mailers" => "the journal, and alerts over /metrics, tell who has to know".into(),
         "peers" => "machines share nothing but a file as tickets.root".into(),
-        "resolvers" => "the system's resolver is asked, at the start and at each reload".into(),
+        "resolvers" => "the system's resolver is asked, every `resolve` of the listener".into(),
         _ => unknown("HAProxy"),
     }
 }
@@ -159,7 +159,7 @@ const SECTIONS: [&str; 17] = [
 
 const HTTP: &str = "Sealane relays bytes and reads no requests: keep HAProxy behind it for that";
 const LOG: &str = "it tells standard error; [access_log] writes a line for each connection";
-const UNIT: &str = "the unit says who it runs as, and where: packaging/sealane.service";
+const UNIT: &str = "[process] says who it runs as, and the unit where: packaging/sealane.service";
 
 /// A star stands for whatever follows.
 const OTHERS: [(&str, &str); 38] = [

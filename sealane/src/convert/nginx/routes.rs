@@ -128,4 +128,5 @@ fn routes(
     each.collect()
 }
 
-const SERVER_OPTION: &str = "every backend has the same weight; one that fails rests for 1s to 32s";
+const SERVER_OPTION: &str = "write weight, backup and connections of a backend as keys: \
+    { address = \"HOST:PORT\", weight = 2 }; one that fails rests for 1s to 32s";

@@ -241,7 +241,8 @@ const INCLUDES_DEEP_MAX: usize = 8;
 
 const LOG: &str = "it tells standard error; [access_log] writes a line for each connection";
 const RESUMPTION: &str = "resumption is by tickets alone, for all listeners: [tickets]";
-const UNIT: &str = "the unit says who it runs as, and with which limits: packaging/sealane.service";
+const UNIT: &str =
+    "[process] says who it runs as, and the unit with which limits: packaging/sealane.service";
 
 const OTHERS: [(&str, &str); 40] = [
     ("access_log", LOG),
@@ -268,8 +269,8 @@ const OTHERS: [(&str, &str); 40] = [
     ("proxy_ssl_ciphers", "backends are offered all suites of Sealane"),
     ("proxy_ssl_crl", "revocation is looked at for clients alone"),
     ("proxy_upload_rate", "nobody is slowed down"),
-    ("resolver", "the system's resolver is asked, at the start and at each reload"),
-    ("resolver_timeout", "the system's resolver is asked, at the start and at each reload"),
+    ("resolver", "the system's resolver is asked, every `resolve` of the listener"),
+    ("resolver_timeout", "the system's resolver is asked, every `resolve` of the listener"),
     ("return", "Sealane answers nothing itself: keep nginx for it"),
     ("server_name", "routes choose by name: [[listener.route]]"),
     ("split_clients", "nobody is chosen by chance"),

@@ -49,7 +49,7 @@ pub(super) const PROCESS: [(&str, &str); 18] = [
 /// Those of them of which peers, or an auditor, see something.
 pub(super) const LOST: [&str; 5] = ["compression", "engine", "enginectrl", "enginedefault", "fips"];
 const ENGINE: &str = "keys are used by Sealane's own cryptography alone";
-const UNIT: &str = "the unit says who it runs as, and where: packaging/sealane.service";
+const UNIT: &str = "[process] says who it runs as, and the unit where: packaging/sealane.service";
 
 /// Other options that have no key.
 const OTHERS: [(&str, &str); 25] = [
@@ -58,7 +58,7 @@ const OTHERS: [(&str, &str); 25] = [
     ("checkemail", "names of clients are DNS:, URI: and CN:"),
     ("checkip", "names of clients are DNS:, URI: and CN:"),
     ("config", "commands of OpenSSL mean nothing here"),
-    ("delay", "names that lead nowhere hold no start up; a reload looks them up again"),
+    ("delay", "names that lead nowhere hold no start up; they are looked up every `resolve`"),
     ("engineid", ENGINE),
     ("enginenum", ENGINE),
     ("ident", "nobody is asked who the client's user is"),
