@@ -147,8 +147,9 @@ fn every_address_of_a_name_is_a_backend_and_names_are_followed() {
     // One port of several addresses.
     let reserved = ReservedPort::on(Ipv4Addr::UNSPECIFIED.into()).unwrap();
     let port = reserved.address().port();
-    let addresses = [2, 3, 4].map(|last| IpAddr::from([127, 0, 0, last]));
-    for (address, word) in addresses.iter().zip(b"234") {
+    let all = [2, 3, 4, 5].map(|last| IpAddr::from([127, 0, 0, last]));
+    let addresses = &all[..3];
+    for (address, word) in all.iter().zip(b"2345") {
         Backend::start_at(SocketAddr::new(*address, port), move |mut stream| {
             let mut byte = [0];
             while stream.read_exact(&mut byte).is_ok() {
@@ -204,12 +205,23 @@ fn every_address_of_a_name_is_a_backend_and_names_are_followed() {
     names.process.signal(Signal::CONT);
     names.lead_to(&addresses[2..]);
     sealane.wait_until_said(&format!("backends {NAME} resolves again"));
-    names.lead_to(&addresses);
+    names.lead_to(addresses);
     sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.2, 127.0.0.3, 127.0.0.4"));
     sealane.wait_until_lanes_serve();
     assert_eq!(answers(), "234");
     assert_eq!(sealane.count_said("does not resolve any more"), 1, "it is told once");
     assert_eq!(ask(&mut stays), before);
+
+    // Who drains a name drains wherever it leads, until it is put back.
+    let named = format!("{NAME}:{port}");
+    tools::output(&mut sealane.command(&["backends", "drain", &named]));
+    names.lead_to(&all[3..]);
+    sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.5"));
+    sealane.wait_until_lanes_serve();
+    let mut refused = connector.connect(address).unwrap();
+    assert!(refused.echo(b"?").is_err(), "a new address of a drained name gets nobody");
+    tools::output(&mut sealane.command(&["backends", "restore", &named]));
+    assert_eq!(answers(), "5");
     drop(stays);
     assert_eq!(sealane.stop(), Some(0));
 }

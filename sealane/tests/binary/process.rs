@@ -258,6 +258,26 @@ fn only_root_becomes_somebody_and_whoever_is_that_user_stays_it() {
     let sealane = rig.start_by(&[setpriv, "--reuid", NOBODY, "--clear-groups"]);
     assert_eq!(sealane.count_said("runs as"), 0, "{:?}", sealane.said());
     rig.visit(rig.settings.listeners[0].address);
+    drop(sealane);
+
+    // Of its own user, but not of the group that is named.
+    rig.settings.more = format!("process = {{ user = {NOBODY:?}, group = \"daemon\" }}");
+    rig.settings.write(rig.path());
+    let mut command = Command::new(setpriv);
+    command.args([
+        "--reuid",
+        NOBODY,
+        "--regid",
+        "0",
+        "--clear-groups",
+        BINARY,
+        "serve",
+        "--config",
+    ]);
+    let output = tools::run(command.arg(rig.path().join("sealane.toml")));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = "process.group: \"daemon\" is not the group of this process, which is 0";
+    assert!(output.status.code() == Some(3) && said.contains(expected), "{said}");
 }
 
 /// The process is another user's, because root may look into all of its own.
