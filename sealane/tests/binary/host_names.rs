@@ -141,14 +141,11 @@ impl NameServer {
     }
 }
 
-#[test]
-fn every_address_of_a_name_is_a_backend_and_names_are_followed() {
-    let Some(names) = NameServer::start() else { return };
-    // One port of several addresses.
+/// One port of four addresses; each answers whatever it hears with its address's last figure.
+fn start_backends() -> (u16, [IpAddr; 4]) {
     let reserved = ReservedPort::on(Ipv4Addr::UNSPECIFIED.into()).unwrap();
     let port = reserved.address().port();
     let all = [2, 3, 4, 5].map(|last| IpAddr::from([127, 0, 0, last]));
-    let addresses = &all[..3];
     for (address, word) in all.iter().zip(b"2345") {
         Backend::start_at(SocketAddr::new(*address, port), move |mut stream| {
             let mut byte = [0];
@@ -157,6 +154,14 @@ fn every_address_of_a_name_is_a_backend_and_names_are_followed() {
             }
         });
     }
+    (port, all)
+}
+
+#[test]
+fn every_address_of_a_name_is_a_backend_and_names_are_followed() {
+    let Some(names) = NameServer::start() else { return };
+    let (port, all) = start_backends();
+    let addresses = &all[..3];
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let certificate = folder.path().join("site.pem");
