@@ -264,8 +264,8 @@ impl Service {
             && self.listener.destination.backends.len() > 1
             && !self.is_round_robin
         {
-            let why = "stunnel takes the first that answers (failover = prio); these take turns, unless some \
-                       are written with backup = true";
+            let why = "stunnel takes the first that answers (failover = prio); these take turns, \
+                       unless some are written with backup = true";
             self.listener.remarks.left_out(line, "backends", why);
         }
     }

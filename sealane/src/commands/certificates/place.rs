@@ -10,8 +10,8 @@ use tempfile::{Builder, TempDir};
 
 use super::Refusal;
 
-/// A new folder for this user alone beside `path`, called after it. It is gone when this is dropped;
-/// that of a killed process stays.
+/// A new folder for this user alone beside `path`, called after it. It is gone when this is
+/// dropped; that of a killed process stays.
 pub(super) fn folder_beside(path: &Path) -> Result<TempDir, Refusal> {
     let hidden = with_name(path, |name| *name = format!(".{}.", name.to_string_lossy()).into())?;
     let folder = parent(path);
