@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use sealane_lab_harness::programs::on_path;
+use sealane_lab_stacks::stacks::libssl;
 
 use crate::steps::Step;
 
@@ -25,16 +26,7 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
         Some(_) => ["--shared-writes", "--allocations"],
         None => [""; 2],
     };
-    let mut bulk = step(
-        "bulk",
-        "loops and locks",
-        80,
-        format!(
-            "bulk --over=sockets --runtime=asio --stack=openssl \
-             --strategy=shared,per-lane --emulate=none,error-lock --threads={threads},{many} \
-             --connections=20 --messages=20 --size=1M --rounds=5 --verify=compare"
-        ),
-    );
+    let mut bulk = bulk(&step, &format!("{threads},{many}"), libssl::old_is_here());
     bulk.lacks = (!Path::new(ASIO).is_file()).then(|| NO_ASIO.to_owned());
     let mut contexts =
         step("contexts", "who builds contexts", 170, format!("contexts --rounds=3 {writes}"));
@@ -80,6 +72,30 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
             format!("tickets --threads={threads} --rounds=5 --window-ms=300 {writes}"),
         ),
     ]
+}
+
+/// The write-up's own driver, under TLS 1.2 as it ran: with its own library where that has been
+/// built, and with the lock put back into the system's where it has not.
+fn bulk(
+    step: &impl Fn(&'static str, &'static str, u64, String) -> Step,
+    threads: &str,
+    has_library: bool,
+) -> Step {
+    let (stacks, emulate, seconds) = if has_library {
+        (format!("openssl,{}", libssl::OLD.0), "none,fair-locks", 120)
+    } else {
+        ("openssl".to_owned(), "none,error-lock", 80)
+    };
+    step(
+        "bulk",
+        "loops and locks",
+        seconds,
+        format!(
+            "bulk --over=sockets --runtime=asio --stack={stacks} --tls=1.2 --group=p256 \
+             --strategy=shared,per-lane --emulate={emulate} --threads={threads} \
+             --connections=20 --messages=20 --size=1M --rounds=5 --verify=compare"
+        ),
+    )
 }
 
 const ASIO: &str = "/usr/include/asio.hpp";

@@ -1,6 +1,8 @@
-//! What the write-up's checks A1 to A7 say about series over sockets: [`judge`].
+//! What the write-up's checks A1 to A8 say about series over sockets: [`judge`].
 //!
 //! A3 is the form of a line, which a test holds. What takes 16 processors is not decided on fewer.
+
+mod locks;
 
 use clap::ValueEnum;
 use sealane_lab_harness::strategies::check;
@@ -34,7 +36,8 @@ pub(super) fn judge(
         series.cpu(),
         series.loops(processors),
         series.cells(),
-        series.lock(processors),
+        locks::slows(&series, processors),
+        locks::library(&series),
     ]
 }
 
@@ -177,37 +180,6 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// A7: the lock of the write-up's library, which lanes alone do not cure.
-    fn lock(&self, processors: usize) -> StrategyCheck {
-        let claim = "with the lock around error queues, many threads carry less than one";
-        let found = |pair: [Ends<'_>; 2]| {
-            let is_taken = pair.iter().all(|ends| {
-                ends.last.rounds.iter().all(|round| round.lock_calls > 0)
-                    && !ends.last.rounds.is_empty()
-            });
-            let [(shared, text), (lanes, other)] = pair.map(|it| it.growth(&RATE));
-            if !is_taken {
-                let shown = format!("{text}; {other}: the lock was not taken");
-                return Found { holds: Some(false), reach: 0.0, shown };
-            }
-            let (Some(shared), Some(lanes)) = (shared, lanes) else {
-                return Found::too_few(&[text, other]);
-            };
-            let shown =
-                format!("{text}: x{shared:.2}; {other}, for lanes alone are no cure: x{lanes:.2}");
-            let reach = 1.0 / shared;
-            // On few processors the kernel may keep threads from meeting at the lock at all, or
-            // others may take what the threads have: it shows nothing, either way.
-            if processors < LOCK_PROCESSORS_MIN {
-                let shown = format!("{shown}; {processors} processors of {LOCK_PROCESSORS_MIN}");
-                return Found { holds: None, reach, shown };
-            }
-            Found { holds: Some(shared < 1.0), reach, shown }
-        };
-        let lacking = "it takes --emulate error-lock, with 1 thread and with 4 or more";
-        worst("A7", claim, self.pairs(Some(LOCK)).map(found), lacking)
-    }
-
     /// Shared loop and loop per lane of one stack and load, each with one thread and with the most.
     fn pairs(&self, emulate: Option<&'a str>) -> impl Iterator<Item = [Ends<'a>; 2]> {
         self.0.iter().filter_map(move |first| {
@@ -273,9 +245,13 @@ fn is(series: &BulkSeries, loops: &str) -> bool {
     series.loops.as_deref() == Some(loops)
 }
 
+/// Whether the write-up's own driver carried it, which alone counts a library's locks.
+fn is_under_asio(series: &BulkSeries) -> bool {
+    Runtime::from_str(&series.runtime, false) == Ok(Runtime::Asio)
+}
+
 /// What a connection that was reset is called, by the kernel, by lanes and by Asio.
 const ENDS_OF_A_RESET: [&str; 3] = ["reset", "end of file", "truncated"];
-const LOCK: &str = "error-lock";
 const PER_LANE: &str = "per-lane";
 const SHARED: &str = "shared";
 /// From 1 to 8 threads two cores showed 1.49 and 0.80.
@@ -283,8 +259,6 @@ const CPU_GROWTH_MIN: f64 = 1.2;
 const CPU_GROWTH_MAX: f64 = 1.1;
 /// Processors that show how loops scale.
 const MANY: usize = 16;
-/// Fewer need not show what a lock costs.
-const LOCK_PROCESSORS_MIN: usize = 4;
 /// A count of messages below which one thread may happen to take all.
 const MESSAGES_OF_A4: u64 = 100;
 const ROUNDS_OF_A6: usize = 5;
@@ -295,10 +269,15 @@ const THREADS_MIN: usize = 4;
 mod tests {
     use sealane_lab_model::{document::Invalid, scenario::Scenario};
 
-    use super::*;
+    use super::{locks::PUT_BACK, *};
 
     /// One cell of 1 MB messages, whose rounds take so many ms of CPU and of wall time.
-    fn cell(loops: &str, emulate: Option<&str>, threads: usize, ms: [u64; 2]) -> BulkSeries {
+    pub(super) fn cell(
+        loops: &str,
+        emulate: Option<&str>,
+        threads: usize,
+        ms: [u64; 2],
+    ) -> BulkSeries {
         let round = BulkRound {
             bytes: 20 * 20 * 1_000_000,
             cpu_ns: ms[0] * 1_000_000,
@@ -327,16 +306,16 @@ mod tests {
     }
 
     /// What the write-up tells: with the lock, 8 threads carry 0.42 of one.
-    fn as_published() -> Vec<BulkSeries> {
+    pub(super) fn as_published() -> Vec<BulkSeries> {
         vec![
             cell(SHARED, None, 1, [400, 400]),
             cell(SHARED, None, 8, [600, 300]),
             cell(PER_LANE, None, 1, [400, 400]),
             cell(PER_LANE, None, 8, [320, 200]),
-            cell(SHARED, Some(LOCK), 1, [400, 400]),
-            cell(SHARED, Some(LOCK), 8, [900, 950]),
-            cell(PER_LANE, Some(LOCK), 1, [400, 400]),
-            cell(PER_LANE, Some(LOCK), 8, [900, 900]),
+            cell(SHARED, Some(PUT_BACK), 1, [400, 400]),
+            cell(SHARED, Some(PUT_BACK), 8, [900, 950]),
+            cell(PER_LANE, Some(PUT_BACK), 1, [400, 400]),
+            cell(PER_LANE, Some(PUT_BACK), 8, [900, 900]),
         ]
     }
 
@@ -354,9 +333,9 @@ mod tests {
     #[test]
     fn what_the_write_up_tells_holds_and_16_processors_are_not_guessed_at() {
         let (yes, no) = (Some(true), Some(false));
-        assert_eq!(judged(&as_published(), 2), [yes, yes, yes, yes, None, yes, None]);
+        assert_eq!(judged(&as_published(), 2), [yes, yes, yes, yes, None, yes, None, None]);
         assert_eq!(judged(&as_published(), 4)[6], yes);
-        assert_eq!(judged(&as_published()[..1], 2), [yes, yes, None, None, None, yes, None]);
+        assert_eq!(judged(&as_published()[..1], 2), [yes, yes, None, None, None, yes, None, None]);
         let mut many = as_published();
         many[3] = cell(PER_LANE, None, 16, [320, 40]);
         assert_eq!(judged(&many, 16)[4], yes);
@@ -402,8 +381,10 @@ mod tests {
         let mut other = as_published();
         other.iter_mut().for_each(|it| it.stack = "rustls-ring".into());
         other[1] = BulkSeries { stack: "rustls-ring".into(), ..cell(SHARED, None, 8, [440, 300]) };
-        other[5] =
-            BulkSeries { stack: "rustls-ring".into(), ..cell(SHARED, Some(LOCK), 8, [900, 390]) };
+        other[5] = BulkSeries {
+            stack: "rustls-ring".into(),
+            ..cell(SHARED, Some(PUT_BACK), 8, [900, 390])
+        };
         series.extend(other);
         let checks = judge(&series, 8, &[]);
         for at in [3, 6] {
@@ -428,7 +409,7 @@ mod tests {
                 });
             }),
             (5, |series| series[2].rounds.clear()),
-            (6, |series| series[5] = cell(SHARED, Some(LOCK), 8, [400, 399])),
+            (6, |series| series[5] = cell(SHARED, Some(PUT_BACK), 8, [400, 399])),
             (6, |series| series[5].rounds[0].lock_calls = 0),
         ];
         for (number, (at, change)) in changes.into_iter().enumerate() {

@@ -224,7 +224,7 @@ pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
 /// Whether `emulate` makes sense there: OpenSSL before 1.1.0 has the lock, others have none to hand
 /// out.
 fn plays(runtime: Runtime, stack: &str, emulate: Emulation) -> bool {
-    let is_old = stack == libssl::OLD.0 || stack.ends_with(libssl::OLD.1);
+    let is_old = libssl::is_old(stack);
     match emulate {
         Emulation::None => true,
         Emulation::ErrorLock => runtime == Runtime::Asio && !is_old,

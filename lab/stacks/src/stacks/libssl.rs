@@ -286,6 +286,17 @@ fn iana_group(group: Group) -> u16 {
     }
 }
 
+/// Whether the stack is [`OLD`], by name or by its library's path.
+pub(crate) fn is_old(stack: &str) -> bool {
+    stack == OLD.0 || stack.ends_with(OLD.1)
+}
+
+/// Whether [`OLD`] has been built on this machine.
+#[must_use]
+pub fn old_is_here() -> bool {
+    path_of(OLD.0).is_some_and(|path| path.is_ok())
+}
+
 /// What the lab sets beside a scenario, as nginx and HAProxy do; OpenSSL's forks always do so.
 const SET: &str = "set: SSL_MODE_RELEASE_BUFFERS";
 
@@ -305,7 +316,7 @@ const BUILT: [(&str, &str); 8] = [
 ];
 
 /// The one that only Asio's driver uses.
-pub(crate) const OLD: (&str, &str) = ("openssl@1.0.2", "libssl.so.1.0.0");
+pub const OLD: (&str, &str) = ("openssl@1.0.2", "libssl.so.1.0.0");
 
 /// Where a system keeps its libraries; the dynamic linker itself decides when one is loaded.
 const FOLDERS: [&str; 7] = [
