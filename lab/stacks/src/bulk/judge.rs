@@ -130,17 +130,21 @@ impl<'a> Series<'a> {
 
     /// A5 in CPU time, which any machine decides.
     fn cpu(&self) -> StrategyCheck {
-        let claim = "with more threads a shared loop takes more CPU for each byte, a fifth at \
-                     least, and a loop per lane a tenth more at most";
+        let claim = "with more threads a shared loop takes more CPU for each byte, a tenth at \
+                     least, a loop per lane a tenth more at most, and no round of it as much more \
+                     as one of the shared loop's";
         let found = |[shared, lanes]: [Ends<'_>; 2]| {
             let [(shared, text), (lanes, other)] = [shared, lanes].map(|it| it.growth(&CPU));
             let (Some(shared), Some(lanes)) = (shared, lanes) else {
                 return Found::too_few(&[text, other]);
             };
+            let apart = shared.min / lanes.max;
+            let reach = [shared.median / CPU_GROWTH, CPU_GROWTH / lanes.median, apart];
+            let told = |of: Spread| format!("x{:.2} [{:.2}-{:.2}]", of.median, of.min, of.max);
             Found {
-                holds: Some(shared >= CPU_GROWTH_MIN && lanes <= CPU_GROWTH_MAX),
-                reach: (shared / CPU_GROWTH_MIN).min(CPU_GROWTH_MAX / lanes),
-                shown: format!("{text}: x{shared:.2}; {other}: x{lanes:.2}"),
+                holds: Some(reach[0] >= 1.0 && reach[1] >= 1.0 && apart > 1.0),
+                reach: reach.into_iter().fold(f64::INFINITY, f64::min),
+                shown: format!("{text}: {}; {other}: {}", told(shared), told(lanes)),
             }
         };
         let lacking = "it takes both strategies of one stack, with 1 thread and with 4 or more";
@@ -157,10 +161,10 @@ impl<'a> Series<'a> {
         let lanes = self.pairs(None).map(|[_, lanes]| lanes).filter(|it| it.last.threads >= MANY);
         let found = lanes.map(|lanes| match lanes.growth(&RATE) {
             (None, text) => Found::too_few(&[text]),
-            (Some(growth), text) => Found {
-                holds: Some(growth >= 8.0),
-                reach: growth,
-                shown: format!("{text}: x{growth:.2}"),
+            (Some(Spread { median, .. }), text) => Found {
+                holds: Some(median >= 8.0),
+                reach: median,
+                shown: format!("{text}: x{median:.2}"),
             },
         });
         worst("A5", claim, found, "it takes a loop per lane with 1 and 16 threads")
@@ -216,10 +220,10 @@ struct Ends<'a> {
 impl Ends<'_> {
     /// How many times a figure is with the most threads what it is with one, in the rounds that
     /// count of both, and in words between what.
-    fn growth(self, figure: &Figure<BulkRound>) -> (Option<f64>, String) {
+    fn growth(self, figure: &Figure<BulkRound>) -> (Option<Spread>, String) {
         let Self { first, last } = self;
         let [of, to] = [last, first].map(|it| counting(&it.rounds, figure));
-        let growth = paired_ratio(&of, &to).map(|spread| spread.median);
+        let growth = paired_ratio(&of, &to);
         let median = |values: &[Option<f64>]| {
             let values: Vec<f64> = values.iter().flatten().copied().collect();
             Spread::of(&values).map_or(0.0, |spread| spread.median)
@@ -254,9 +258,10 @@ fn is_under_asio(series: &BulkSeries) -> bool {
 const ENDS_OF_A_RESET: [&str; 3] = ["reset", "end of file", "truncated"];
 const PER_LANE: &str = "per-lane";
 const SHARED: &str = "shared";
-/// From 1 to 8 threads two cores showed 1.49 and 0.80.
-const CPU_GROWTH_MIN: f64 = 1.2;
-const CPU_GROWTH_MAX: f64 = 1.1;
+/// From 1 to 8 threads two cores showed 1.49 and 0.80 once; of five rounds each on a quiet day, a
+/// shared loop 1.16 to 1.43 with OpenSSL 3.0, 1.13 to 1.58 with 1.0.2, and a loop per lane 0.70 to
+/// 1.07.
+const CPU_GROWTH: f64 = 1.1;
 /// Processors that show how loops scale.
 const MANY: usize = 16;
 /// A count of messages below which one thread may happen to take all.
@@ -380,7 +385,7 @@ mod tests {
         let mut series = as_published();
         let mut other = as_published();
         other.iter_mut().for_each(|it| it.stack = "rustls-ring".into());
-        other[1] = BulkSeries { stack: "rustls-ring".into(), ..cell(SHARED, None, 8, [440, 300]) };
+        other[1] = BulkSeries { stack: "rustls-ring".into(), ..cell(SHARED, None, 8, [430, 300]) };
         other[5] = BulkSeries {
             stack: "rustls-ring".into(),
             ..cell(SHARED, Some(PUT_BACK), 8, [900, 390])
@@ -399,7 +404,7 @@ mod tests {
     #[test]
     fn each_check_can_fail() {
         type Change = fn(&mut Vec<BulkSeries>);
-        let changes: [(usize, Change); 6] = [
+        let changes: [(usize, Change); 8] = [
             (0, |series| series[1].rounds[3].bytes -= 1),
             (2, |series| series[3].rounds[0].migrated = 1),
             // The strategies the other way round.
@@ -408,6 +413,9 @@ mod tests {
                     it.loops = Some(if is(it, SHARED) { PER_LANE } else { SHARED }.into());
                 });
             }),
+            (3, |series| series[1].rounds.iter_mut().for_each(|it| it.cpu_ns = 430_000_000)),
+            // One round in which lanes took as much more as the shared loop.
+            (3, |series| series[3].rounds[4].cpu_ns = 600_000_000),
             (5, |series| series[2].rounds.clear()),
             (6, |series| series[5] = cell(SHARED, Some(PUT_BACK), 8, [400, 399])),
             (6, |series| series[5].rounds[0].lock_calls = 0),
