@@ -1,6 +1,7 @@
 //! The command `report` as people run it: what the page says, and what a real browser makes of it.
 
 mod browser;
+mod docs;
 
 use std::{
     env, fs,
@@ -235,34 +236,6 @@ fn the_committed_pictures_are_drawn_from_the_committed_documents() {
              --picture {picture:?} --of {subject:?}"
         );
     }
-}
-
-/// docs/write-ups.md has a row for each write-up, with the figure of its card on the page of the
-/// committed documents, and says on which machine and when they were measured.
-#[test]
-fn the_docs_tell_of_every_writeup() {
-    let page = words(&written_page(&committed("writeups"), &["--writeups"]));
-    let told = fs::read_to_string(home().join("../docs/write-ups.md")).unwrap();
-    let cards = page.split_once("Six write-ups from").unwrap().1;
-    let lines: Vec<&str> = cards.lines().collect();
-    let is_card = |lines: &&[&str]| lines[0].contains(" \u{2192} ") && lines[1].contains(": ");
-    let figures = lines.windows(2).filter(is_card).map(|lines| lines.join(" "));
-    let figures: Vec<String> = figures.map(|figure| figure.replace("&#39;", "'")).collect();
-    assert_eq!(figures.len(), 6, "{cards:.2000}");
-    // The first row is that of the heads.
-    let rows: Vec<&str> = told.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
-    assert_eq!(rows.len(), figures.len(), "{told}");
-    for figure in figures {
-        let stands = rows.iter().any(|row| row.contains(&format!("| {figure} |")));
-        assert!(stands, "docs/write-ups.md has not, as the page does: {figure}");
-    }
-    let machine = page.lines().find(|line| line.contains(" processors, ")).unwrap();
-    let loads = committed("writeups");
-    let loads = loads.iter().map(|file| journal::read(file).unwrap().noise.load_average[0]);
-    let loads = Spread::of(&loads.collect::<Vec<_>>()).unwrap();
-    let load = format!("load average {:.1} to {:.1} before", loads.min, loads.max);
-    let machine = format!("{machine}, {load}");
-    assert!(told.contains(&machine), "docs/write-ups.md does not say: {machine}");
 }
 
 /// The documents of `name` in lab/results.

@@ -11,22 +11,36 @@ use super::{
     times::spectrum,
 };
 
-/// A picture for each variant in which there are such runs: of its first row and its last, which
-/// are the fault and the remedy.
+/// Figures of the page, one for each of [`plots`].
 pub(crate) fn pictures(strategies: &Strategies) -> String {
-    let mut html = String::new();
-    let mut rows = strategies.rows.iter().filter(|row| row.over_time.is_some()).peekable();
+    let figure = |(title, plot): &(String, LinePlot)| {
+        Figure { title, tag: Tag::Measured, look: LOOK, drawing: &plot.draw() }.html()
+    };
+    plots(strategies).iter().map(figure).collect()
+}
+
+/// A plot for each variant in which there are such runs, under its title: of its first row and its
+/// last, which are the fault and the remedy.
+pub(crate) fn plots(strategies: &Strategies) -> Vec<(String, LinePlot)> {
+    let mut plots = Vec::new();
+    let all = strategies.rows.iter().filter(|row| row.over_time.is_some());
+    let differs = |(name, value): &(&String, &String)| {
+        all.clone().any(|row| row.variant.get(*name) != Some(*value))
+    };
+    let mut rows = all.clone().peekable();
     while let Some(first) = rows.next() {
         let mut last = None;
         while let Some(row) = rows.next_if(|row| row.variant == first.variant) {
             last = Some(row);
         }
         let runs: Vec<&StrategyRow> = [Some(first), last].into_iter().flatten().collect();
-        let title = format!("Round trips over time: {}", varied(&first.variant));
-        let drawing = &plot(&title, &runs).draw();
-        html += &Figure { title: &title, tag: Tag::Measured, look: LOOK, drawing }.html();
+        let apart = first.variant.iter().filter(differs);
+        let apart = varied(&apart.map(|(name, value)| (name.clone(), value.clone())).collect());
+        let title = ["Round trips over time", &apart].into_iter().filter(|it| !it.is_empty());
+        let title = title.collect::<Vec<_>>().join(": ");
+        plots.push((title.clone(), plot(&title, &runs)));
     }
-    html
+    plots
 }
 
 fn plot(title: &str, runs: &[&StrategyRow]) -> LinePlot {

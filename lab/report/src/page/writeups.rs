@@ -123,18 +123,18 @@ fn shown(sources: &Sources, story: &Story) -> Option<Shown> {
     Some(Shown { values, names, words: (*words).to_owned(), tag })
 }
 
-/// What is left of one thread's rate with the shared loop and the emulated lock, and without both;
-/// of the first stack and load that have both.
+/// What is left of one thread's rate with the shared loop and the lock, and without both: of the
+/// write-up's own library and what came after it, or of the first stack that has the lock put back.
 fn loops_shown(sources: &Sources, fault: &str, remedy: &str, words: &str) -> Option<Shown> {
     let parts = sources.parts::<BulkSeries>();
     let runs = |series: &BulkSeries, loops: &str, emulate: Option<&str>| {
         series.loops.as_deref() == Some(loops) && series.emulate.as_deref() == emulate
     };
-    let kept = |faulty: &Part<'_, BulkSeries>, loops: &str, emulate: Option<&str>| {
+    let kept = |like: &Part<'_, BulkSeries>, stack: &str, loops: &str, emulate: Option<&str>| {
         let same = parts.iter().filter(|part| {
-            part.run == faulty.run
-                && part.of.stack == faulty.of.stack
-                && Load::of(part.of) == Load::of(faulty.of)
+            part.run == like.run
+                && part.of.stack == stack
+                && Load::of(part.of) == Load::of(like.of)
                 && runs(part.of, loops, emulate)
         });
         let rates = same.map(|part| (part.of.threads, counting(&part.of.rounds, &RATE)));
@@ -143,18 +143,30 @@ fn loops_shown(sources: &Sources, fault: &str, remedy: &str, words: &str) -> Opt
         let [(1, first), .., (threads, last)] = &rates[..] else { return None };
         Some((*threads, (100.0 * paired_ratio(last, first)?.median).round()))
     };
-    let mut faulty = parts.iter().filter(|part| runs(part.of, fault, Some(LOCK)));
-    faulty.find_map(|faulty| {
-        let (threads, with) = kept(faulty, fault, Some(LOCK))?;
-        let (as_many, without) = kept(faulty, remedy, None)?;
-        let names = [format!("{fault} loop, with the lock"), format!("{remedy} loops")];
-        let words = format!("{words} at {threads} threads, {}", faulty.of.stack);
-        (threads == as_many).then_some(Shown {
-            values: [with, without],
-            names,
-            words,
-            tag: Tag::Measured,
-        })
+    let mut faulty = LOCKS.into_iter().flat_map(|lock| {
+        parts.iter().filter(move |part| runs(part.of, fault, Some(lock))).map(move |it| (lock, it))
+    });
+    faulty.find_map(|(lock, faulty)| {
+        let old = faulty.of.stack.as_str();
+        let is_own = lock == OWN_LOCK;
+        // The write-up put another library in its place first, then another loop.
+        let heir = parts.iter().find(|part| {
+            (part.of.stack != old) == is_own
+                && part.run == faulty.run
+                && runs(part.of, remedy, None)
+        });
+        let new = heir?.of.stack.as_str();
+        let (threads, with) = kept(faulty, old, fault, Some(lock))?;
+        let (as_many, without) = kept(faulty, new, remedy, None)?;
+        let words = format!("{words} at {threads} threads");
+        let (names, words) = if is_own {
+            ([format!("{old}, {fault} loop, fair locks"), format!("{new}, {remedy} loops")], words)
+        } else {
+            let names = [format!("{fault} loop, with the lock"), format!("{remedy} loops")];
+            (names, format!("{words}, {old}"))
+        };
+        let values = [with, without];
+        (threads == as_many).then_some(Shown { values, names, words, tag: Tag::Measured })
     })
 }
 
@@ -271,8 +283,10 @@ fn commands(sources: &Sources, story: &Story) -> String {
 const TITLE: &str = "Six ways TLS stops scaling";
 const SUBTITLE: &str = "Six write-ups from fourteen years, each of one thing that all threads had \
     to go through. Fault and remedy, side by side on this machine.";
-/// The emulated fault of the loops.
-const LOCK: &str = "error-lock";
+/// The write-up's library itself, whose locks are handed to whoever waits longest.
+const OWN_LOCK: &str = "fair-locks";
+/// What has the fault of the loops: that, or its lock put back into another library.
+const LOCKS: [&str; 2] = [OWN_LOCK, "error-lock"];
 /// For the line of links, in the order of the stories.
 const SHORT: [&str; 6] =
     ["Queues", "Loops", "Certificates", "Contexts", "Ticket keys", "File table"];
