@@ -52,16 +52,14 @@ impl Control {
     /// Returns what is served, but probably not meant.
     fn try_reload(&mut self) -> Result<Vec<String>, Vec<String>> {
         let config = match &self.source {
-            ConfigSource::File(path) => Config::load(path).map_err(|mistakes| {
-                mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>()
-            })?,
+            ConfigSource::File(path) => {
+                Config::load_anew(path, self.config.lanes).map_err(|mistakes| {
+                    mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>()
+                })?
+            }
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let (config, mut warnings) = self.keep_what_needs_a_restart(config);
-        if let Some((key, problem)) = config.limits.too_few_for(config.lanes) {
-            // Fewer lanes in the file, which run only after the next start.
-            return Err(vec![format!("limits.{key}: {problem}")]);
-        }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
         warnings.extend(self.serve(config)?);
