@@ -42,9 +42,14 @@ impl LaneMemory {
     /// Checks have found these down, and all others up; only the lane may call this.
     pub fn note_checked(&self, down: u64, now_ms: u64) {
         for index in members(self.down.value() & !down) {
-            self.of_backend(index).up_since_ms.set(now_ms.max(1));
+            self.note_back(index, now_ms);
         }
         self.down.set(down);
+    }
+
+    /// The backend at `index` has been back up since `at_ms`; only the lane may call this.
+    pub fn note_back(&self, index: usize, at_ms: u64) {
+        self.of_backend(index).up_since_ms.set(at_ms.max(1));
     }
 
     /// Those that checks have found down.

@@ -73,7 +73,11 @@ impl Control {
     pub(super) fn serve(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
         let names = self.registries.names.clone();
         // What was found for something that is not served is looked up again.
-        self.build_and_publish(config).inspect_err(|_| self.registries.names = names)
+        self.build_and_publish(config).inspect_err(|_| {
+            self.registries.names = names;
+            // What was known for something that is not served is not believed later.
+            self.registries.health.prune();
+        })
     }
 
     fn build_and_publish(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
@@ -86,6 +90,7 @@ impl Control {
         let warnings = std::mem::take(&mut built.warnings);
         self.config = config;
         let generation = self.adopt(built, &mut sockets);
+        self.tell_who_is_back(&generation);
         for (lane, parcel) in self.lanes.iter().zip(parcels) {
             let generation = Arc::clone(&generation);
             lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
