@@ -37,6 +37,8 @@ pub struct Target {
     pub header: &'static [u8],
     /// By what the control plane knows it.
     pub id: u64,
+    /// Whether it was up when it was made; none if nothing was known of it.
+    pub is_up: Option<bool>,
     /// How TLS is spoken to it, if it is.
     pub tls: Option<BackendTls>,
 }
@@ -156,7 +158,7 @@ impl<T: Fn(Found)> Round<T> {
                 before.remove(&target.id).unwrap_or_else(|| Known {
                     due: now + phase(&target, &self.phases),
                     probe: None,
-                    standing: Standing::default(),
+                    standing: Standing::of(target.is_up),
                     target,
                 })
             })

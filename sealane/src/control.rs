@@ -397,7 +397,7 @@ impl Control {
     /// that somebody else changed, and keep the ticket root in step with the clock.
     fn look_after(&mut self) {
         self.generations.retain(|generation| Arc::strong_count(generation) > 1);
-        self.registries.backends.prune();
+        self.registries.backends.prune(&self.generations);
         self.registries.health.prune();
         self.registries.listeners.prune();
         self.registries.responders.prune();

@@ -23,6 +23,11 @@ impl Drained {
         self.lock().contains(label)
     }
 
+    /// Forgets the names that `is_known` denies.
+    pub fn retain(&self, is_known: impl Fn(&str) -> bool) {
+        self.lock().retain(|label| is_known(label));
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
         // Each change is one call, whole whatever panicked elsewhere.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

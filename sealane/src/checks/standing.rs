@@ -10,6 +10,12 @@ pub(super) struct Standing {
 }
 
 impl Standing {
+    /// A standing before the first check, of a backend that was up or down by another one, if that
+    /// is known.
+    pub(super) fn of(is_up: Option<bool>) -> Self {
+        Self { is_up, against: 0 }
+    }
+
     /// Takes in the outcome of a check; returns whether the backend is up, if that is new. The
     /// first check decides by itself.
     pub(super) fn note(&mut self, has_passed: bool, rise: usize, fall: usize) -> Option<bool> {
@@ -36,6 +42,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_was_known_before_holds_until_as_many_checks_have_said_the_opposite() {
+        let mut standing = Standing::of(Some(true));
+        assert_eq!(standing.note(true, 2, 2), None);
+        assert_eq!([false, false].map(|outcome| standing.note(outcome, 2, 2)), [None, Some(false)]);
+        let mut standing = Standing::of(Some(false));
+        assert_eq!([true, true].map(|outcome| standing.note(outcome, 2, 2)), [None, Some(true)]);
+        assert_eq!(Standing::of(None).note(false, 2, 2), Some(false));
+    }
 
     proptest! {
         /// Held against the whole history: what the last checks that agree were, and how many.

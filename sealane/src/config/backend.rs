@@ -70,13 +70,6 @@ impl Share {
     pub fn connections_per_lane(self, lanes: NonZeroUsize) -> Option<usize> {
         self.connections_max.map(|whole| whole.get() / lanes)
     }
-
-    /// What is too little to be divided among `lanes`.
-    pub fn too_few_for(self, lanes: NonZeroUsize) -> Option<Problem> {
-        let whole = self.connections_max.filter(|whole| *whole < lanes)?;
-        let what = format!("connections: {whole} is less than the {lanes} lanes that share it");
-        Some(Problem::new(what, "each needs one: raise it, or lower lanes"))
-    }
 }
 
 impl Default for Share {

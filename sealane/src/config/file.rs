@@ -13,6 +13,7 @@ mod process;
 mod proxy;
 mod proxy_header;
 mod route;
+mod shared;
 mod spoken;
 mod timeouts;
 
@@ -38,20 +39,26 @@ use claims::Claims;
 use include::Included;
 use listener::{check_number_of_addresses, listener_list};
 use process::process;
+use shared::{Lanes, Shared};
 use timeouts::timeouts;
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
 /// beside it.
 pub(super) fn parse(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake>) {
-    reader::read(file, text, |top| config(top, |_, _, _| Included::default()))
+    reader::read(file, text, |top| config(top, None, |_, _, _| Included::default()))
 }
 
-/// The same, with the files that it includes.
-pub(super) fn parse_all(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake>) {
+/// The same, with the files that it includes; `running` lanes are there already if a process is to
+/// go on with it.
+pub(super) fn parse_all(
+    file: &Path,
+    text: &str,
+    running: Option<NonZeroUsize>,
+) -> (Option<Config>, Vec<Mistake>) {
     let mut more = Vec::new();
     let (config, mut mistakes) = reader::read(file, text, |top| {
-        config(top, |written, limits, claims| {
-            let mut included = Included::read(file, written, limits, claims);
+        config(top, running, |written, shared, claims| {
+            let mut included = Included::read(file, written, shared, claims);
             more.append(&mut included.mistakes);
             included
         })
@@ -62,14 +69,16 @@ pub(super) fn parse_all(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake
 
 fn config(
     top: &mut Table<'_>,
-    include: impl FnOnce(&Value<'_>, &Limits, &mut Claims) -> Included,
+    running: Option<NonZeroUsize>,
+    include: impl FnOnce(&Value<'_>, Shared<'_>, &mut Claims) -> Included,
 ) -> Option<Config> {
     let lanes = top.count("lanes", 1..=LANES_MAX).and_then(NonZeroUsize::new);
     let pin_lanes = top.boolean("pin_lanes").unwrap_or(false);
     let watch = top.boolean("watch").unwrap_or(true);
     let crypto = top.value("crypto").and_then(|v| v.choice(&CRYPTO)).unwrap_or_default();
-    let shared_by = lanes.unwrap_or_else(default_lanes);
-    let limits = top.table("limits", |t| Some(limits(t, shared_by))).unwrap_or_default();
+    let lanes = Lanes { running, written: lanes.unwrap_or_else(default_lanes) };
+    let limits = top.table("limits", |t| Some(limits(t, lanes))).unwrap_or_default();
+    let shared = Shared { lanes, limits: &limits };
     let mut claims = Claims::default();
     let admin = top.table("admin", |t| admin(t, &mut claims)).unwrap_or_default();
     let process = top.table("process", |t| Some(process(t))).unwrap_or_default();
@@ -81,8 +90,8 @@ fn config(
         None => top.required("listener", LISTENER_EXAMPLE),
         Some(_) => top.value("listener"),
     };
-    let own = written.as_ref().map(|v| listener_list(v, &limits, &mut claims));
-    let included = written_include.as_ref().map(|v| include(v, &limits, &mut claims));
+    let own = written.as_ref().map(|v| listener_list(v, shared, &mut claims));
+    let included = written_include.as_ref().map(|v| include(v, shared, &mut claims));
     let Included { listeners: more, sources, .. } = included.unwrap_or_default();
     let listeners = own.unwrap_or_default().or_else(|| written_include.as_ref().map(|_| vec![]));
     let listeners = listeners.map(|own| [own, more].concat());
@@ -104,7 +113,7 @@ fn config(
         admin,
         crypto,
         included: sources,
-        lanes: shared_by,
+        lanes: lanes.written,
         limits,
         listeners: listeners?,
         pin_lanes,
@@ -138,7 +147,7 @@ fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
     }
 }
 
-fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
+fn limits(table: &mut Table<'_>, lanes: Lanes) -> Limits {
     let default = Limits::default();
     let connections = table.value("connections");
     let handshakes = table.value("handshakes_in_flight");
@@ -155,7 +164,13 @@ fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
     }
     let age = table.value("connection_age");
     let drain_delay = table.duration("drain_delay", DRAIN_DELAY).unwrap_or(default.drain_delay);
-    let limits = Limits {
+    // Only what was written can be too little: the defaults are enough for every number of lanes.
+    for (written, whole) in [(connections, connections_max), (handshakes, handshakes_max)] {
+        if let Some(written) = written {
+            lanes.check(whole, &written);
+        }
+    }
+    Limits {
         certificates_max: table
             .count("certificates", 1..=CERTIFICATES_MAX)
             .unwrap_or(default.certificates_max),
@@ -186,14 +201,7 @@ fn limits(table: &mut Table<'_>, lanes: NonZeroUsize) -> Limits {
         unfinished_bytes_per_lane_max: table
             .size_bytes("unfinished_bytes_per_lane", UNFINISHED_BYTES)
             .unwrap_or(default.unfinished_bytes_per_lane_max),
-    };
-    // Only what was written can be too little: the defaults are enough for every number of lanes.
-    if let Some((key, problem)) = limits.too_few_for(lanes)
-        && let Some(written) = if key == "connections" { connections } else { handshakes }
-    {
-        written.wrong(problem);
     }
-    limits
 }
 
 /// How long the process still calls itself healthy: not longer than it accepts.

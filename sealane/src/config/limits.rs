@@ -6,8 +6,6 @@ use std::time::Duration;
 use sealane_engine::certificates::CERTIFICATES_MAX;
 use sealane_lanes::timeouts::Timeouts;
 
-use super::mistake::Problem;
-
 /// The limits of a whole process; see [`Limits::per_lane`] for those of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -60,15 +58,6 @@ impl Limits {
             hello_bytes_max: self.hello_bytes_max,
             unfinished_bytes_max: self.unfinished_bytes_per_lane_max,
         }
-    }
-
-    /// What is too little to be divided among `lanes`: the key, and what is wrong with it.
-    pub fn too_few_for(&self, lanes: NonZeroUsize) -> Option<(&'static str, Problem)> {
-        let wholes =
-            [("connections", self.connections_max), ("handshakes_in_flight", self.handshakes_max)];
-        let (key, whole) = wholes.into_iter().find(|(_, whole)| *whole < lanes.get())?;
-        let what = format!("{whole} in all is less than the {lanes} lanes that share it");
-        Some((key, Problem::new(what, "each needs one: raise it, or lower lanes")))
     }
 }
 

@@ -98,9 +98,14 @@ impl BackendRegistry {
         self.by_address.entry(of_it).or_insert_with(make).clone()
     }
 
-    /// Forgets backends that no generation names any more.
-    pub(super) fn prune(&mut self) {
+    /// Forgets backends that none of `generations`, which are all, names any more.
+    pub(super) fn prune(&mut self, generations: &[Arc<Generation<RelaySettings>>]) {
         self.by_address.retain(|_, lanes| lanes.iter().any(|lane| Arc::strong_count(lane) > 1));
+        let listeners = || generations.iter().flat_map(|generation| &generation.listeners);
+        let destinations = || listeners().flat_map(|listener| &listener.settings.destinations);
+        self.drained.retain(|label| {
+            destinations().flat_map(|to| &*to.planned).any(|planned| planned.label == label)
+        });
     }
 }
 

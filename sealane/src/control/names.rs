@@ -74,6 +74,7 @@ impl Control {
             state.backends = shown_backends(&generation, &self.registries.health);
         }
         self.check_backends(&generation);
+        self.tell_who_is_back(&generation);
         for lane in &self.lanes {
             let (generation, parcel) = (Arc::clone(&generation), Parcel::default());
             lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));

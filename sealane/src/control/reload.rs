@@ -52,16 +52,14 @@ impl Control {
     /// Returns what is served, but probably not meant.
     fn try_reload(&mut self) -> Result<Vec<String>, Vec<String>> {
         let config = match &self.source {
-            ConfigSource::File(path) => Config::load(path).map_err(|mistakes| {
-                mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>()
-            })?,
+            ConfigSource::File(path) => {
+                Config::load_anew(path, self.config.lanes).map_err(|mistakes| {
+                    mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>()
+                })?
+            }
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let (config, mut warnings) = self.keep_what_needs_a_restart(config);
-        if let Some((key, problem)) = config.limits.too_few_for(config.lanes) {
-            // Fewer lanes in the file, which run only after the next start.
-            return Err(vec![format!("limits.{key}: {problem}")]);
-        }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
         warnings.extend(self.serve(config)?);
@@ -75,7 +73,11 @@ impl Control {
     pub(super) fn serve(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
         let names = self.registries.names.clone();
         // What was found for something that is not served is looked up again.
-        self.build_and_publish(config).inspect_err(|_| self.registries.names = names)
+        self.build_and_publish(config).inspect_err(|_| {
+            self.registries.names = names;
+            // What was known for something that is not served is not believed later.
+            self.registries.health.prune();
+        })
     }
 
     fn build_and_publish(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
@@ -88,6 +90,7 @@ impl Control {
         let warnings = std::mem::take(&mut built.warnings);
         self.config = config;
         let generation = self.adopt(built, &mut sockets);
+        self.tell_who_is_back(&generation);
         for (lane, parcel) in self.lanes.iter().zip(parcels) {
             let generation = Arc::clone(&generation);
             lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));

@@ -21,7 +21,6 @@ fn files(listener: &config::Listener) -> Vec<PathBuf> {
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let limits = &survey.listener.limits;
     let lanes = reading.config.lanes;
-    survey.errors.extend(too_few_for(limits, lanes));
     if limits.steering == Steering::Core && !reading.config.pin_lanes {
         let text = "steer: \"core\" needs lanes that are tied to one; set pin_lanes = true";
         survey.errors.push(text.into());
@@ -39,15 +38,6 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     }
     let allow = (!limits.allow.is_empty()).then(|| NetworkSet::from_iter(allow));
     survey.access = Access { allow, deny: NetworkSet::from_iter(deny) };
-}
-
-/// Says that the listener's connections cannot be divided among `lanes`.
-fn too_few_for(limits: &ListenerLimits, lanes: NonZeroUsize) -> Option<String> {
-    let whole = limits.connections_max.filter(|whole| *whole < lanes)?;
-    Some(format!(
-        "connections: {whole} in all is less than the {lanes} lanes that share it; each needs \
-         one: raise it, or lower lanes"
-    ))
 }
 
 /// Says what a client really gets where that is more than is asked for.

@@ -39,9 +39,6 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
                 Ok(warning) => survey.warn(warning.map(said)),
                 Err(problem) => survey.errors.push(said(problem)),
             }
-            if let Some(problem) = share.too_few_for(reading.config.lanes) {
-                survey.errors.push(said(format!(": {problem}")));
-            }
             match tls(survey, position, destination, backend) {
                 Ok(tls) => {
                     let (address, share) = (backend.clone(), *share);

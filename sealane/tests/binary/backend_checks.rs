@@ -55,6 +55,46 @@ fn who_is_away_is_found_before_a_client_is_sent_there() {
 }
 
 #[test]
+fn what_was_found_of_a_backend_holds_over_a_reload_and_so_does_its_slow_start() {
+    let [mut a, mut b] = [b'a', b'b'].map(Lettered::start);
+    a.leave();
+    let lines = |check: &str| {
+        let [a, b] = [&a, &b].map(Lettered::address);
+        format!("backends = [\"{a}\", \"{b}\"]\n[listener.check]\n{check}")
+    };
+    const QUICK: &str = "every = \"100ms\"\nrise = 1\nfall = 1";
+    // In all likelihood none is made while this runs.
+    const NEVER: &str = "every = \"1h\"\nfall = 100";
+    let [quick, never, slow] = [QUICK, NEVER, &format!("{QUICK}\nslow_start = \"1h\"")].map(lines);
+    let mut site = start(&quick);
+    let line =
+        |backend: &Lettered, what: &str| format!("backend {0} at {0} is {what}", backend.address());
+    site.sealane.wait_until_said(&line(&a, "down"));
+    site.sealane.wait_until_said(&line(&b, "up"));
+    let all_to_b = BTreeMap::from([('b', 4)]);
+
+    site.reload(&never);
+    assert_eq!([up(&site, a.address()), up(&site, b.address())], [0, 1]);
+    assert!(site.sealane.admin("/state").contains("\"state\": \"down\""));
+    a.come_back();
+    assert_eq!(site.letters(4), all_to_b, "until a check has said something else");
+    assert_eq!(failed(&site), 0, "nobody was sent to who is down");
+
+    site.reload(&slow);
+    site.sealane.wait_until_said(&line(&a, "up"));
+    // That a lane has heard of it shows in nothing at once: it has hardly a share yet.
+    assert_eq!(site.letters(4), all_to_b);
+    site.reload(&slow.replace("fall = 1", "fall = 2"));
+    assert_eq!(site.letters(8), BTreeMap::from([('b', 8)]), "it goes on coming back");
+    site.reload(&quick);
+    assert_eq!(site.letters(8), BTreeMap::from([('a', 4), ('b', 4)]));
+    assert_eq!(site.sealane.count_said(&line(&b, "up")), 1, "what is known is no news");
+    b.leave();
+    site.sealane.wait_until_said(&line(&b, "down"));
+    assert_eq!(site.sealane.stop(), Some(0));
+}
+
+#[test]
 fn a_server_that_stands_still_is_down_and_so_is_one_that_nobody_gets_through_to() {
     let Some(server) = required("redis-server") else { return };
     let folder = tempfile::tempdir().unwrap();

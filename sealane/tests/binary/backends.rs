@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 
+use rustix::process::Signal;
 use rustls::version::TLS13;
 use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
@@ -52,7 +53,8 @@ pub(crate) struct Site {
     pub(crate) sealane: Sealane,
     address: SocketAddr,
     connector: Connector,
-    _folder: TempDir,
+    folder: TempDir,
+    settings: Settings,
 }
 
 /// A site on one lane, with such lines for its listener.
@@ -68,10 +70,19 @@ pub(crate) fn start(lines: &str) -> Site {
     settings.lanes = 1;
     let sealane = Sealane::start(folder.path(), &settings);
     let connector = Connector::new(authority.der(), &TLS13);
-    Site { sealane, address, connector, _folder: folder }
+    Site { sealane, address, connector, folder, settings }
 }
 
 impl Site {
+    /// Reloads with such lines for the listener, and waits until lanes serve that.
+    pub(crate) fn reload(&mut self, lines: &str) {
+        let reloaded = self.sealane.count_said("sealane: reloaded");
+        self.settings.listeners[0].more = lines.into();
+        self.settings.write(self.folder.path());
+        self.sealane.signal(Signal::HUP);
+        self.sealane.wait_until_reloaded(reloaded + 1);
+    }
+
     /// A client with a backend of the letter.
     pub(crate) fn visit(&self) -> io::Result<(Client, char)> {
         let mut client = self.connector.connect(self.address)?;

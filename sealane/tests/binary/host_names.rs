@@ -224,7 +224,9 @@ fn every_address_of_a_name_is_a_backend_and_names_are_followed() {
     sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.5"));
     sealane.wait_until_lanes_serve();
     let mut refused = connector.connect(address).unwrap();
-    assert!(refused.echo(b"?").is_err(), "a new address of a drained name gets nobody");
+    let asked = refused.write_all(b"?").and_then(|()| refused.read(&mut [0]));
+    assert!(!matches!(asked, Ok(1)), "a new address of a drained name gets nobody");
+    sealane.wait_for_metrics("it is told why", |metrics| metrics.ended("backend_refused") == 1);
     tools::output(&mut sealane.command(&["backends", "restore", &named]));
     assert_eq!(answers(), "5");
     drop(stays);

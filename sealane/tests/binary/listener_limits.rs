@@ -244,10 +244,18 @@ fn limits_that_lanes_cannot_share_are_told() {
     ] {
         assert_eq!(site.sealane.count_said(said), 1, "{:?}", site.sealane.said());
     }
-    let few = "listener site-0: connections: 3 in all is less than the 4 lanes that share it; each \
+    let few = "listener[0].connections: 3 in all is less than the 4 lanes that share it; each \
                needs one: raise it, or lower lanes";
     site.reload("connections = 3");
     site.sealane.wait_until_said(few);
+    // No reload changes how many lanes there are.
+    site.settings.lanes = 2;
+    site.reload("connections = 3");
+    site.sealane.wait_until_said(
+        "listener[0].connections: 3 in all is less than the 4 lanes that run; each needs one: \
+         raise it, or restart, which changes the lanes",
+    );
+    site.settings.lanes = 4;
     site.reload("steer = \"core\"");
     site.sealane
         .wait_until_said("listener site-0: steer: \"core\" needs lanes that are tied to one;");

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
 use crate::harness::sealane::{BINARY, Sealane};
@@ -118,8 +119,19 @@ fn a_copy_that_is_not_in_order_to_the_last_key_changes_nothing() {
         let said = site.restore_in_vain(&site.copy(), key);
         assert!(said.contains("nothing was restored") && said.contains(why), "{why}: {said}");
     }
-    let said = site.restore_in_vain(&site.path().join("absent"), &key);
-    assert!(said.contains("absent: No such file"), "{said}");
+    let large = site.path().join("large");
+    fs::File::create(&large).unwrap().set_len((16 << 30) + 1).unwrap();
+    let pipe = site.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    for (file, why) in [
+        (&site.path().join("absent"), "absent: No such file"),
+        (&site.path().to_owned(), "is no file; name a copy that `backup` made"),
+        (&pipe, "pipe: is no file"),
+        (&large, "large: has 17179869185 bytes, a store at most 17179869184; name a copy"),
+    ] {
+        let said = site.restore_in_vain(file, &key);
+        assert!(said.contains(why), "{said}");
+    }
     assert_eq!(fs::read(site.path().join("store/data.mdb")).unwrap(), store);
     assert_eq!(site.left_over(), Vec::<PathBuf>::new());
 }

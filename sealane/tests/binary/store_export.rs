@@ -1,6 +1,6 @@
 //! `sealane certificates export`: what comes out of a store, and who may read it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::harness::certificates::KeyKind;
 use crate::harness::site::{Site, error_text};
 use crate::harness::tools;
+use crate::store_faults::{Killer, rounds};
 
 fn files(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
@@ -91,4 +92,43 @@ fn keys_come_out_only_when_asked_for_and_no_file_is_replaced_unasked() {
     assert_eq!(files(&site.exported()).len(), 1, "{:?}", files(&site.exported()));
     let unknown = tools::run(&mut site.command(&["export", "c.test"]));
     assert!(error_text(&unknown).contains("nothing is served for c.test"));
+}
+
+/// A file is there whole or not at all, whenever the export is killed; so is the one it replaces.
+#[test]
+fn an_export_that_is_killed_leaves_no_part_of_a_file() {
+    let site = Site::new();
+    let many = site.write_many("many", 30);
+    site.run(&["import", many.to_str().unwrap()]);
+    site.export(&["--private-keys"]);
+    let texts = |folder: &Path| -> BTreeMap<String, Vec<u8>> {
+        let visible = files(folder).into_iter().filter(|name| !name.starts_with('.'));
+        visible.map(|name| (name.clone(), fs::read(folder.join(name)).unwrap())).collect()
+    };
+    let whole = texts(&site.exported());
+    assert_eq!(whole.len(), 31);
+    let mut killer = Killer::new(7);
+    for round in 0..rounds() {
+        // Over other files of the same names, and where there are none.
+        let folder = site.path().join(format!("export-{round}"));
+        let words = ["export", "--private-keys", "--replace", "--to", folder.to_str().unwrap()];
+        let replaces = round % 2 == 1;
+        if replaces {
+            fs::create_dir(&folder).unwrap();
+            whole.keys().for_each(|name| fs::write(folder.join(name), "other").unwrap());
+        }
+        killer.run(usize::from(replaces), site.command(&words));
+        if folder.exists() {
+            for (name, text) in texts(&folder) {
+                let is_old = replaces && text == b"other";
+                assert!(is_old || text == whole[&name], "round {round}: {name}");
+            }
+        }
+        // Nothing that it left is in the way of the next one.
+        site.run(&words);
+        assert_eq!(texts(&folder), whole, "round {round}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    println!("{} exports, {} of them killed", rounds(), killer.killed);
+    assert!(killer.killed > rounds() / 4, "{}", killer.killed);
 }

@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// How often each thing is done.
-fn rounds() -> usize {
+pub(crate) fn rounds() -> usize {
     std::env::var("SEALANE_STORE_ROUNDS").map_or(40, |rounds| rounds.parse().unwrap())
 }
 
@@ -58,7 +58,7 @@ impl Site {
     }
 
     /// Files with certificates for `n0.test` and so on, in a folder that an import can name.
-    fn write_many(&self, folder: &str, count: usize) -> PathBuf {
+    pub(crate) fn write_many(&self, folder: &str, count: usize) -> PathBuf {
         let folder = self.path().join(folder);
         fs::create_dir_all(&folder).unwrap();
         for number in 0..count {
@@ -217,17 +217,21 @@ fn what_takes_the_place_of_a_served_store_is_told_and_older_copies_are_refused()
 }
 
 /// Kills commands at any point of what they do, however long that takes on this machine.
-struct Killer {
+pub(crate) struct Killer {
     chance: Chance,
-    killed: usize,
+    pub(crate) killed: usize,
     /// How long commands took, by kind.
     whole_us: [usize; 3],
 }
 
 impl Killer {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { chance: Chance(seed), killed: 0, whole_us: [100_000; 3] }
+    }
+
     /// Runs a command and kills it after a while. One that ends before says how long it takes;
     /// each that does not may have been killed early, so the next one of its kind gets more time.
-    fn run(&mut self, kind: usize, mut command: Command) {
+    pub(crate) fn run(&mut self, kind: usize, mut command: Command) {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let whole_us = &mut self.whole_us[kind];
         let delay = Duration::from_micros(self.chance.below(*whole_us) as u64);
@@ -270,7 +274,7 @@ fn a_writer_that_is_killed_leaves_old_or_new_and_nothing_half_done() {
     ];
     let mut current = fs::read_to_string(site.key_file()).unwrap();
     site.run(&["import", folders[0].to_str().unwrap()]);
-    let mut killer = Killer { chance: Chance(5), killed: 0, whole_us: [100_000; 3] };
+    let mut killer = Killer::new(5);
     for round in 0..rounds() {
         // What is sealed before with a key that goes.
         let old = site.ends_of_sealed_keys(&fs::read(site.data()).unwrap());

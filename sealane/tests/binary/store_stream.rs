@@ -80,6 +80,29 @@ fn a_stream_with_a_mistake_says_where_and_what_was_imported() {
     assert_eq!(site.listed(), 1);
 }
 
+#[test]
+fn a_store_is_made_when_there_is_something_to_put_into_it() {
+    let site = Site::new();
+    std::fs::remove_dir_all(site.path().join("store")).unwrap();
+    std::fs::remove_file(site.key_file()).unwrap();
+    let a = site.pem("a.test");
+    for (stream, why) in [
+        ("", "nothing in it"),
+        ("hello\n", "line 1"),
+        (&a[..a.len() / 2], "standard input, line 1"),
+        (parts(&a).0, "standard input, line 1"),
+    ] {
+        let mut command = site.command(&["import", "--create", "-"]);
+        let output = tools::run_with_input(&mut command, stream.as_bytes());
+        let said = error_text(&output);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("nothing was imported") && said.contains(why), "{said}");
+        assert!(!site.path().join("store").exists() && !site.key_file().exists(), "{why}");
+    }
+    tools::output_with_input(&mut site.command(&["import", "--create", "-"]), a.as_bytes());
+    assert_eq!(site.listed(), 1);
+}
+
 /// What is written in one transaction, as `import` has it.
 const BATCH: usize = 1_000;
 

@@ -1,5 +1,10 @@
 //! Copies of a store, and what comes back from them.
 
+use std::fs::File;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
 use super::*;
 
 /// A copy of `store` in a folder of its own, found in order.
@@ -27,7 +32,14 @@ fn what_a_copy_holds_comes_back_and_what_it_does_not_hold_leaves() {
     let changes = store.store().generation().unwrap();
 
     let kept = folder.path().join("kept");
-    assert!(store.store().replace(&copy, || store.store().back_up(&kept)).unwrap());
+    let keep = || {
+        // What is kept must be what is replaced: nobody writes in between.
+        let store_folder = File::open(store.store().path()).unwrap();
+        let other = rustix::fs::flock(&store_folder, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(other, Err(Errno::WOULDBLOCK));
+        store.store().back_up(&kept)
+    };
+    assert!(store.store().replace(&copy, keep).unwrap());
     assert_eq!(served(&store, "a.test"), Ok(leaf(&a)));
     assert_eq!(served(&store, "b.test"), Ok(leaf(&b)));
     assert_eq!(served(&store, "c.test"), Ok(None));
@@ -74,6 +86,13 @@ fn a_copy_leaves_out_what_was_deleted_and_is_for_its_owner_alone() {
     let facts = |store: &Store| std::fs::metadata(store.path().join(DATA_FILE)).unwrap();
     assert!(facts(&copy).len() < facts(store.store()).len() / 2);
     assert_eq!(facts(&copy).mode() & 0o777, 0o600);
+    // What is withdrawn may be damaged: nothing is read from it.
+    store.store().withdraw(true);
+    let other = folder.path().join("of-withdrawn");
+    let withdrawn = store.store().back_up(&other).unwrap_err();
+    assert!(matches!(withdrawn, StoreError::Withdrawn { .. }), "{withdrawn}");
+    assert!(!other.exists());
+    store.store().withdraw(false);
     // One that is there already stays.
     let again = store.store().back_up(&copy.path().join(DATA_FILE)).unwrap_err().to_string();
     assert!(again.contains("File exists"), "{again}");

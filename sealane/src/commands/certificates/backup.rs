@@ -1,12 +1,12 @@
 //! `sealane certificates backup` and `restore`: a sealed copy of a store in one file, and back.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store};
+use sealane_store::{DATA_FILE, KeyedStore, MAP_BYTES, SealingKeys, Store};
 use tempfile::TempDir;
 
 use super::place::{at, exchange, folder_beside, place, with_name};
@@ -39,11 +39,11 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
     let keys = place.keys()?;
     let file = &arguments.file;
     // Before the rights of the store's user are taken, who may not read it.
-    let mut from = File::open(file).map_err(|error| at(file, &error))?;
+    let mut from = open_file(file)?;
     let path = become_owner_of(&place.path).map_err(said)?;
     let scratch = folder_beside(&path)?;
     let data = scratch.path().join(DATA_FILE);
-    copy(&mut from, &data).map_err(|error| at(&data, &error))?;
+    copy(&mut from, file, &data)?;
     let copy = open_copy(scratch.path(), keys).map_err(|why| why.of_copy(file))?;
     let summary = copy.store().summary()?;
     // Two in one second are two processes.
@@ -67,10 +67,37 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
     Ok(Exit::Ok)
 }
 
-fn copy(from: &mut File, to: &Path) -> io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(to)?;
-    io::copy(from, &mut file)?;
-    file.sync_all()
+/// Opens `file` if it can be a copy of a store.
+fn open_file(file: &Path) -> Result<File, Refusal> {
+    let not_a_copy = |what: String| {
+        Refusal::Said(format!("{}: {what}; name a copy that `backup` made", file.display()))
+    };
+    // One that nobody writes to would be waited for.
+    let metadata = fs::metadata(file).map_err(|error| at(file, &error))?;
+    if !metadata.is_file() {
+        return Err(not_a_copy("is no file".into()));
+    }
+    let bytes = metadata.len();
+    if bytes > MAP_BYTES as u64 {
+        return Err(not_a_copy(format!("has {bytes} bytes, a store at most {MAP_BYTES}")));
+    }
+    File::open(file).map_err(|error| at(file, &error))
+}
+
+/// Writes what is in `from`, which is `file`, to the new file `to`.
+fn copy(from: &mut File, file: &Path, to: &Path) -> Result<(), Refusal> {
+    let written = |error: io::Error| at(to, &error);
+    let made = File::options().write(true).create_new(true).mode(0o600).open(to);
+    let mut copy = made.map_err(written)?;
+    let mut part = vec![0; COPIED_AT_ONCE];
+    loop {
+        match from.read(&mut part) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(at(file, &error)),
+            Ok(0) => return copy.sync_all().map_err(written),
+            Ok(len) => copy.write_all(&part[..len]).map_err(written)?,
+        }
+    }
 }
 
 /// Opens the copy in the folder `path` if it is in order to the last private key.
@@ -119,3 +146,6 @@ fn put_in_place(folder: TempDir, path: &Path, kept: &Path) -> Result<bool, Refus
         output @ Refusal::Output(_) => output,
     })
 }
+
+/// Bytes of a copy that are in memory at once.
+const COPIED_AT_ONCE: usize = 1 << 20;

@@ -11,7 +11,7 @@ use rustls::crypto::CryptoProvider;
 use sealane_engine::certificates::{
     Certificate, CertificateWarning, DefaultCertificate, IndexBuilder, PEM_BYTES_MAX,
 };
-use sealane_store::Imported;
+use sealane_store::{Imported, KeyedStore};
 use zeroize::Zeroizing;
 
 use super::{BATCH, Place, Progress, Refusal, add_up, now_s, problems_in, provider, report_import};
@@ -28,29 +28,46 @@ pub(super) fn import(arguments: &ImportArguments, out: &mut dyn Write) -> Result
         return Err(Refusal::Said(text.into()));
     }
     let place = Place::of_key(&arguments.key)?;
-    let store = if arguments.create { place.create()? } else { place.keyed()? };
+    // One that is to be made is made when there is something to be put into it.
+    let opened = if arguments.create { None } else { Some(place.keyed()?) };
     let provider = provider()?;
     // Not through the buffer that the standard library has for it: nobody would zero that.
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(|error| unread(&error))?;
     let mut bundles = Bundles::new(File::from(input));
     let mut imported = Imported::default();
+    let store = import_all(&mut bundles, &provider.crypto, (&place, opened), &mut imported);
+    let store = store.map_err(|refusal| match refusal {
+        Refusal::Said(text) => Refusal::Said(format!("{}\n{text}", imported_before(imported))),
+        output @ Refusal::Output(_) => output,
+    })?;
+    report_import(&store, imported, arguments.json, out)
+}
+
+/// Imports all that comes, which is counted in `imported`, and returns the store: the one that is
+/// open, or one that is made at `place`.
+fn import_all(
+    bundles: &mut Bundles<impl Read>,
+    provider: &CryptoProvider,
+    (place, mut opened): (&Place, Option<KeyedStore>),
+    imported: &mut Imported,
+) -> Result<KeyedStore, Refusal> {
     let mut progress = Progress::new("imported", None);
     loop {
-        let batch =
-            next_batch(&mut bundles, &provider.crypto).map_err(|refusal| match refusal {
-                Refusal::Said(text) => Refusal::Said(format!("{}\n{text}", told(imported))),
-                output @ Refusal::Output(_) => output,
-            })?;
+        let batch = next_batch(bundles, provider)?;
         if batch.is_empty() {
-            break;
+            let is_empty = *imported == Imported::default();
+            let nothing =
+                || Refusal::Said("standard input: nothing in it; pipe files to it".into());
+            return opened.filter(|_| !is_empty).ok_or_else(nothing);
         }
-        add_up(&mut imported, store.import(&batch, now_s())?);
+        let store = match opened {
+            Some(store) => store,
+            None => place.create()?,
+        };
+        add_up(imported, store.import(&batch, now_s())?);
         progress.step(batch.len() as u64);
+        opened = Some(store);
     }
-    if imported == Imported::default() {
-        return Err(Refusal::Said("standard input: nothing in it, nothing imported".into()));
-    }
-    report_import(&store, imported, arguments.json, out)
 }
 
 /// The next certificates of the stream, all of them checked; none at its end.
@@ -82,7 +99,7 @@ fn next_batch(
 }
 
 /// What was imported before a mistake.
-fn told(imported: Imported) -> String {
+fn imported_before(imported: Imported) -> String {
     match imported.added + imported.replaced + imported.unchanged {
         0 => "nothing was imported:".into(),
         before => {

@@ -258,7 +258,8 @@ fn a_backend_that_lanes_cannot_share_is_an_error() {
         LISTENER.replace("\"known.test:80\"", "{ address = \"known.test:80\", connections = 3 }");
     let directory = directory(&format!("lanes = 4\n{config}"), &[("a.test", 90)]);
     let (_, text) = check(&directory, &machine());
-    let expected = "backend known.test:80: connections: 3 is less than the 4 lanes that share it; \
-                    each needs one: raise it, or lower lanes";
+    let expected = ".toml:6:56: listener[0].backends[0].connections: 3 in all is less than the 4 \
+                    lanes that share it; each needs one: raise it, or lower lanes";
     assert!(text.contains(expected), "{text}");
+    assert_eq!(text.matches("lanes that share it").count(), 1, "{text}");
 }

@@ -1,6 +1,5 @@
 //! Where plaintext goes: backends, how one is chosen, and how TLS is spoken to them.
 
-use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 
 use super::super::backend::{
@@ -12,18 +11,19 @@ use super::super::{BackendAddress, Balance, Destination, value};
 use super::listener::certificate_source;
 use super::policy::{alpn, versions};
 use super::proxy_header::proxy_header;
+use super::shared::Lanes;
 use crate::backends::BACKENDS_MAX;
 
 /// Where the plaintext goes of what `table` is about.
-pub(super) fn destination(table: &mut Table<'_>) -> Option<Destination> {
-    let backends = backends(table);
+pub(super) fn destination(table: &mut Table<'_>, lanes: Lanes) -> Option<Destination> {
+    let backends = backends(table, lanes);
     let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
     let proxy_header = proxy_header(table);
     let (backends, backend_tls) = backends?;
     Some(Destination { backends, backend_tls, balance, proxy_header })
 }
 
-fn backends(table: &mut Table<'_>) -> Option<(Backends, Option<BackendTls>)> {
+fn backends(table: &mut Table<'_>, lanes: Lanes) -> Option<(Backends, Option<BackendTls>)> {
     let written = table.required("backends", "backends = [\"127.0.0.1:8080\"]");
     let settings = table.value("backend_tls");
     let tls = match &settings {
@@ -33,7 +33,7 @@ fn backends(table: &mut Table<'_>) -> Option<(Backends, Option<BackendTls>)> {
     let written = written?;
     let listed = written.set(BACKENDS_MAX, |value| {
         let (at, share) = match value.is_table() {
-            true => value.table(|table| Some((address(table)?, share(table)?)))?,
+            true => value.table(|table| Some((address(table)?, share(table, lanes)?)))?,
             false => (value.clone(), Share::default()),
         };
         let backend = at.parsed(value::backend)?;
@@ -73,13 +73,13 @@ fn address<'d>(table: &mut Table<'d>) -> Option<Value<'d>> {
     table.required("address", "address = \"127.0.0.1:8080\"")
 }
 
-fn share(table: &mut Table<'_>) -> Option<Share> {
+fn share(table: &mut Table<'_>, lanes: Lanes) -> Option<Share> {
     let default = Share::default();
-    let connections = table.value("connections").map(|v| v.count(CONNECTIONS));
+    let connections = table.value("connections").map(|v| lanes.count(&v, CONNECTIONS));
     let weight = table.value("weight").map(|v| v.count(WEIGHT));
     let is_backup = table.value("backup").map(|v| v.boolean());
     let weight = weight.map_or(Some(default.weight), |weight| u16::try_from(weight?).ok())?;
-    let connections_max = connections.map_or(Some(None), |most| Some(NonZeroUsize::new(most?)))?;
+    let connections_max = connections.map_or(Some(None), |most| Some(Some(most?)))?;
     Some(Share {
         connections_max,
         is_backup: is_backup.unwrap_or(Some(default.is_backup))?,

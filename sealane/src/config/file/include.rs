@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::super::mistake::{Mistake, Place, Problem};
 use super::super::reader::{self, Value};
-use super::super::{Limits, Listener, read_text};
+use super::super::{Listener, read_text};
 use super::claims::Claims;
 use super::listener::listener_list;
+use super::shared::Shared;
 use super::{FILE_LISTENER_EXAMPLE, LISTENERS_MAX};
 
 /// What the files that are included say.
@@ -28,7 +29,7 @@ impl Included {
     pub(super) fn read(
         main: &Path,
         written: &Value<'_>,
-        limits: &Limits,
+        shared: Shared<'_>,
         claims: &mut Claims,
     ) -> Self {
         let mut included = Self::default();
@@ -57,13 +58,13 @@ impl Included {
             return included;
         }
         for file in files {
-            included.read_file(&file, limits, claims);
+            included.read_file(&file, shared, claims);
             included.sources.push(file);
         }
         included
     }
 
-    fn read_file(&mut self, file: &Path, limits: &Limits, claims: &mut Claims) {
+    fn read_file(&mut self, file: &Path, shared: Shared<'_>, claims: &mut Claims) {
         let text = match read_text(file) {
             Ok(text) => text,
             Err(problem) => {
@@ -73,7 +74,7 @@ impl Included {
         };
         let (listeners, mistakes) = reader::read(file, &text, |top| {
             let written = top.required("listener", FILE_LISTENER_EXAMPLE)?;
-            listener_list(&written, limits, claims)
+            listener_list(&written, shared, claims)
         });
         self.listeners.extend(listeners.into_iter().flatten());
         self.mistakes.extend(mistakes);
@@ -191,17 +192,19 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_file_and_line_and_come_together() {
-        let main = format!("{INCLUDE}{}", listener(1));
+        let main = format!("lanes = 4\n{INCLUDE}{}", listener(1));
         let other = listener(1).replace("backends", "backend");
         let lanes = format!("lanes = 2\n{}name = \"a\"\n{}name = \"a\"", listener(2), listener(3));
+        let lanes = format!("{lanes}\nconnections = 3");
         let told = loaded(&main, &[("conf.d/a.toml", &other), ("conf.d/b.toml", &lanes)]);
         let told = told.unwrap_err();
         for expected in [
             "conf.d/a.toml:2:11: listener[0].address: 127.0.0.1:1 is already the address of the \
-             listener in line 2 of main.toml; choose another",
+             listener in line 3 of main.toml; choose another",
             "conf.d/a.toml:4:1: listener[0].backend: is not a known key; did you mean \"backends\"",
             "conf.d/b.toml:1:1: lanes: is not a known key; remove it; known here: listener",
             "conf.d/b.toml:11:8: listener[1].name: line 6 has a listener of the name \"a\"",
+            "conf.d/b.toml:12:15: listener[1].connections: 3 in all is less than the 4 lanes that",
         ] {
             assert!(told.contains(expected), "{expected}\n{told}");
         }

@@ -22,12 +22,13 @@ use super::listener_limits::listener_limits;
 use super::policy::{HANDSHAKE_KEYS, policy};
 use super::proxy::accept_proxy;
 use super::route::{may_get_tls, routes};
+use super::shared::Shared;
 use super::spoken::{acme_responder, check_spoken, spoken};
 
 /// The listeners that are written, of which no two may claim the same.
 pub(super) fn listener_list(
     written: &Value<'_>,
-    limits: &Limits,
+    shared: Shared<'_>,
     claims: &mut Claims,
 ) -> Option<Vec<Listener>> {
     if written.is_table() {
@@ -37,7 +38,8 @@ pub(super) fn listener_list(
         ));
         return None;
     }
-    written.list(limits.listeners_max, |v| v.table(|table| listener(table, &v, limits, claims)))
+    let most = shared.limits.listeners_max;
+    written.list(most, |v| v.table(|table| listener(table, &v, shared, claims)))
 }
 
 /// Counts addresses of all files together: those of one may be within the limit.
@@ -57,7 +59,7 @@ pub(super) fn check_number_of_addresses(
 fn listener(
     table: &mut Table<'_>,
     at: &Value<'_>,
-    limits: &Limits,
+    shared: Shared<'_>,
     claims: &mut Claims,
 ) -> Option<Listener> {
     let name = table.value("name");
@@ -70,7 +72,7 @@ fn listener(
     let passthrough = table.boolean("passthrough").unwrap_or(false);
     let policy = policy(table, at);
     let clients = table.table("clients", |table| Some(clients(table))).flatten();
-    let routes = routes(table, &policy, clients.as_ref());
+    let routes = routes(table, &policy, clients.as_ref(), shared.lanes);
     let needs_none = match &routes {
         _ if !spoken.is_tls() => true,
         Some(routes) => passthrough && !ends_tls(routes),
@@ -79,7 +81,7 @@ fn listener(
     let certificates = certificates(table, needs_none);
     let destination = match spoken {
         Spoken::Redirect => Some(Destination::nowhere()),
-        _ => destination(table).filter(|d| may_get_tls(passthrough, d, table)),
+        _ => destination(table, shared.lanes).filter(|d| may_get_tls(passthrough, d, table)),
     };
     let of_routes = routes.as_deref().unwrap_or_default();
     let check = check(table, spoken, destination.as_ref(), of_routes);
@@ -92,7 +94,7 @@ fn listener(
         routes.as_deref().unwrap_or_default(),
     );
     check_passed_on(table, passthrough && spoken.is_tls(), routes.as_deref().unwrap_or_default());
-    let limits = listener_limits(table, limits);
+    let limits = listener_limits(table, shared);
     if limits.steering == Steering::Client && accept_proxy.is_some() {
         let what = "the peer is always the balancer";
         table.refuse(&["steer"], what, "remove it; limits per client are then per lane");

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use sealane_lanes::liveness::{KeepAlive, Liveness};
 
-use super::super::Limits;
 use super::super::listener_limits::{
     ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering,
 };
@@ -14,12 +13,14 @@ use super::super::mistake::Problem;
 use super::super::network::network;
 use super::super::reader::{Table, Value};
 use super::CONNECTIONS;
+use super::shared::Shared;
 use super::timeouts::timeouts;
 
-/// The limits of a listener; `limits` are those of all.
-pub(super) fn listener_limits(table: &mut Table<'_>, limits: &Limits) -> ListenerLimits {
-    let timeouts = timeouts(table, limits.timeouts);
-    let connections_max = table.count("connections", CONNECTIONS).and_then(NonZeroUsize::new);
+/// The limits of a listener.
+pub(super) fn listener_limits(table: &mut Table<'_>, shared: Shared<'_>) -> ListenerLimits {
+    let timeouts = timeouts(table, shared.limits.timeouts);
+    let connections_max =
+        table.value("connections").and_then(|v| shared.lanes.count(&v, CONNECTIONS));
     let keep_alive = table.value("keepalive").and_then(|v| keep_alive(&v));
     let user_timeout = table.value("user_timeout");
     let user_timeout = user_timeout.and_then(|v| v.duration_or_off(USER_TIMEOUT)).flatten();

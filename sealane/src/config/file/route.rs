@@ -11,12 +11,14 @@ use super::super::{ClientTrust, Destination, Route, value};
 use super::clients::clients;
 use super::destination::{DESTINATION_KEYS, destination};
 use super::policy::{HANDSHAKE_KEYS, alpn, handshake};
+use super::shared::Lanes;
 
 /// The routes of a listener whose own policy is `base`, and that asks for `clients`.
 pub(super) fn routes(
     table: &mut Table<'_>,
     base: &Policy,
     clients: Option<&ClientTrust>,
+    lanes: Lanes,
 ) -> Option<Vec<Route>> {
     let Some(written) = table.value("route") else { return Some(Vec::new()) };
     if written.is_table() {
@@ -27,8 +29,9 @@ pub(super) fn routes(
         return None;
     }
     let mut taken = Taken::default();
-    let routes = written
-        .list(ROUTES_MAX, |v| v.table(|table| route(table, &v, (base, clients), &mut taken)))?;
+    let routes = written.list(ROUTES_MAX, |v| {
+        v.table(|table| route(table, &v, (base, clients, lanes), &mut taken))
+    })?;
     let written = taken.routes;
     let unconditional = unconditional(&routes);
     for (index, route) in routes.iter().enumerate().filter(|(_, route)| !route.alpn.is_empty()) {
@@ -76,7 +79,7 @@ impl<'d> Taken<'d> {
 fn route<'d>(
     table: &mut Table<'d>,
     at: &Value<'d>,
-    (base, asked): (&Policy, Option<&ClientTrust>),
+    (base, asked, lanes): (&Policy, Option<&ClientTrust>, Lanes),
     taken: &mut Taken<'d>,
 ) -> Option<Route> {
     taken.routes.push(at.clone());
@@ -104,7 +107,7 @@ fn route<'d>(
         Some(written) => written.table(|table| Some(clients(table))).flatten(),
         None => asked.filter(|_| !passes_on).cloned(),
     };
-    let destination = destination_of_route(table, passes_on);
+    let destination = destination_of_route(table, passes_on, lanes);
     Some(Route {
         alpn: alpn.unwrap_or_default(),
         clients,
@@ -115,11 +118,15 @@ fn route<'d>(
 }
 
 /// The outer none for a mistake.
-fn destination_of_route(table: &mut Table<'_>, passes_on: bool) -> Option<Option<Destination>> {
+fn destination_of_route(
+    table: &mut Table<'_>,
+    passes_on: bool,
+    lanes: Lanes,
+) -> Option<Option<Destination>> {
     if !DESTINATION_KEYS.iter().any(|key| table.value(key).is_some()) {
         return Some(None);
     }
-    let destination = destination(table).filter(|d| may_get_tls(passes_on, d, table))?;
+    let destination = destination(table, lanes).filter(|d| may_get_tls(passes_on, d, table))?;
     Some(Some(destination))
 }
 

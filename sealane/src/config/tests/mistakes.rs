@@ -76,6 +76,63 @@ fn contradictions_of_backends() {
     }
 }
 
+/// Who divides what is counted in all stands elsewhere in the file, or runs already.
+#[test]
+fn too_few_for_the_lanes_is_told_where_it_stands_with_all_else() {
+    let text = |lanes: usize| {
+        format!(
+            r#"lanes = {lanes}
+limits = {{ connections = 3, handshakes_in_flight = 2 }}
+[[listener]]
+address = "127.0.0.1:443"
+certificates = ["certs"]
+connections = 3
+backends = [
+  "a:80",
+  {{ address = "b:80", connections = 3 }},
+]
+[[listener.route]]
+names = ["a.example"]
+backends = [{{ address = "c:80", connections = 3 }}]
+bakends = []
+"#
+        )
+    };
+    let few = |lanes: &str| {
+        [
+            format!("2:26: limits.connections: 3 in all is less than the {lanes}"),
+            format!("2:52: limits.handshakes_in_flight: 2 in all is less than the {lanes}"),
+            format!("6:15: listener[0].connections: 3 in all is less than the {lanes}"),
+            format!("9:37: listener[0].backends[1].connections: 3 in all is less than the {lanes}"),
+            format!(
+                "13:47: listener[0].route[0].backends[0].connections: 3 in all is less than the \
+                 {lanes}"
+            ),
+            "14:1: listener[0].route[0].bakends: is not a known key; did you mean \"backends\"?"
+                .to_owned(),
+        ]
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.toml");
+    let load = |lanes: usize, running: Option<usize>| {
+        std::fs::write(&file, text(lanes)).unwrap();
+        let told = match running.map(|running| NonZeroUsize::new(running).unwrap()) {
+            Some(running) => Config::load_anew(&file, running),
+            None => Config::load(&file),
+        };
+        let told = told.unwrap_err().to_string();
+        told.replace(&format!("{}:", file.display()), "").lines().map(str::to_owned).collect()
+    };
+    let written = "4 lanes that share it; each needs one: raise it, or lower lanes";
+    let told: Vec<String> = load(4, None);
+    assert_eq!(told, few(written));
+    assert_eq!(load(4, Some(2)), told, "the next start would refuse it");
+    let running = "5 lanes that run; each needs one: raise it, or restart, which changes the lanes";
+    assert_eq!(load(1, Some(5)), few(running));
+    let enough: Vec<String> = load(2, Some(2));
+    assert_eq!(enough.len(), 1, "{enough:?}");
+}
+
 /// Each of these contradicts itself or another part of the file.
 #[test]
 fn contradictions_of_the_admin_address() {

@@ -69,10 +69,18 @@ fn a_drained_backend_keeps_what_it_has_and_gets_nothing_new() {
     assert_eq!(rig.reached(), other);
     assert_eq!(rig.run(&["backends", "restore", &names[its]]).code, Some(0));
     wait_for("a client of it", || (rig.reached() != other).then_some(()));
+    // It is remembered until the last that was served by a configuration with it has left.
+    assert_eq!(rig.run(&["backends", "drain", &names[its]]).code, Some(0));
+    rig.settings.listeners[0].backends.remove(its);
+    rig.settings.write(rig.folder.path());
+    assert_eq!(rig.run(&["reload"]).code, Some(0));
+    drop(kept);
+    wait_for("it is forgotten", || {
+        (rig.run(&["backends", "drain", &names[its]]).code == Some(3)).then_some(())
+    });
     let unknown = rig.run(&["backends", "drain", "10.0.0.1:1"]);
     assert_eq!(unknown.code, Some(3), "{unknown:?}");
     assert!(unknown.err.contains("there is no backend \"10.0.0.1:1\"; there are"), "{unknown:?}");
-    drop(kept);
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! What every listener is held against: the limits of all, and the [`Lanes`] that share what is
+//! counted in all.
+
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+
+use super::super::Limits;
+use super::super::mistake::Problem;
+use super::super::reader::Value;
+
+/// The limits of all listeners together, and who shares what one has.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<'l> {
+    pub(super) lanes: Lanes,
+    pub(super) limits: &'l Limits,
+}
+
+/// The lanes that share what is counted in all.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes {
+    /// The lanes of a process that runs already, if the file is for one: no reload changes them.
+    pub(super) running: Option<NonZeroUsize>,
+    /// The lanes of the next start.
+    pub(super) written: NonZeroUsize,
+}
+
+impl Lanes {
+    /// A number within `range`, which is `written`, of what is counted in all.
+    pub(super) fn count(
+        self,
+        written: &Value<'_>,
+        range: RangeInclusive<usize>,
+    ) -> Option<NonZeroUsize> {
+        let whole = written.count(range)?;
+        self.check(whole, written);
+        NonZeroUsize::new(whole)
+    }
+
+    /// Notes it if `whole`, the number that is `written`, does not give each lane one.
+    pub(super) fn check(self, whole: usize, written: &Value<'_>) {
+        let too_many = |lanes: &NonZeroUsize| lanes.get() > whole;
+        let problem = if too_many(&self.written) {
+            let lanes = self.written;
+            let what = format!("{whole} in all is less than the {lanes} lanes that share it");
+            Problem::new(what, "each needs one: raise it, or lower lanes")
+        } else if let Some(lanes) = self.running.filter(too_many) {
+            let what = format!("{whole} in all is less than the {lanes} lanes that run");
+            Problem::new(what, "each needs one: raise it, or restart, which changes the lanes")
+        } else {
+            return;
+        };
+        written.wrong(problem);
+    }
+}
