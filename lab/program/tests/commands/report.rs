@@ -9,8 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-use sealane_lab_harness::journal;
-use sealane_lab_model::{document::Run, statistics::Spread};
+use sealane_lab_model::document::Run;
 use tempfile::TempDir;
 
 /// Every word of the page, without its pictures: they are compared as pictures below.
