@@ -36,7 +36,7 @@ struct Tls {
     /// close_notify is written: FIN follows it.
     ending: bool,
     /// What TLS had against the peer.
-    fault: Option<Cause>,
+    cause: Option<Cause>,
 }
 
 /// What a read from the attached socket brought.
@@ -132,7 +132,7 @@ impl<K: Kernel> Link<'_, K> {
     /// get the alert that says why.
     pub fn detach(&mut self) {
         let Some(attached) = self.connection.attached.take() else { return };
-        let told_why = |tls: &Tls| tls.fault.is_some() && !tls.session.is_established();
+        let told_why = |tls: &Tls| tls.cause.is_some() && !tls.session.is_established();
         if !attached.tls.as_deref().is_some_and(told_why) {
             reset_on_close(&attached.socket.fd);
         }
@@ -155,7 +155,7 @@ impl<K: Kernel> Link<'_, K> {
         let begun = session.feed(&mut [], &mut Buffer::default(), wire);
         let outgoing = Some(Pending::holding(&wire.filled()[before..]));
         wire.truncate(before);
-        attached.tls = Some(Box::new(Tls { session, outgoing, ending: false, fault: None }));
+        attached.tls = Some(Box::new(Tls { session, outgoing, ending: false, cause: None }));
         begun.map_err(io::Error::other)?;
         self.flush_attached()
     }
@@ -166,8 +166,8 @@ impl<K: Kernel> Link<'_, K> {
     }
 
     /// What TLS had against the attached socket's peer, after a call failed.
-    pub fn attached_fault(&self) -> Option<Cause> {
-        self.connection.attached.as_ref()?.tls.as_ref()?.fault
+    pub fn attached_cause(&self) -> Option<Cause> {
+        self.connection.attached.as_ref()?.tls.as_ref()?.cause
     }
 
     /// What went wrong with connecting the attached socket, if anything did.
@@ -264,7 +264,7 @@ impl<K: Kernel> Link<'_, K> {
     /// was there before.
     ///
     /// # Errors
-    /// The peer reset the connection or is gone, or TLS failed: see [`Link::attached_fault`].
+    /// The peer reset the connection or is gone, or TLS failed: see [`Link::attached_cause`].
     pub fn receive_attached(&mut self, arrivals: &mut Arrivals<'_>) -> io::Result<Received> {
         let Arrivals { plain: into, sealed } = arrivals;
         into.clear();
@@ -334,7 +334,7 @@ impl<K: Kernel> Link<'_, K> {
     }
 
     /// After a call that could not send under TLS: reads once more, so that
-    /// [`Link::attached_fault`] knows of an alert that arrived before the reset. Whatever else
+    /// [`Link::attached_cause`] knows of an alert that arrived before the reset. Whatever else
     /// arrived is thrown away.
     pub fn hear_attached_out(&mut self) {
         let Some(Attached { socket, tls: Some(tls) }) = &mut self.connection.attached else {
@@ -349,7 +349,7 @@ impl<K: Kernel> Link<'_, K> {
         self.outbox.wire.clear();
         if let Err(error) = tls.session.feed(sealed.filled_mut(), &mut plain, &mut self.outbox.wire)
         {
-            tls.fault = Some(Cause::of_backend(&error, tls.session.is_established()));
+            tls.cause = Some(Cause::of_backend(&error, tls.session.is_established()));
         }
         self.outbox.wire.clear();
     }
@@ -407,7 +407,7 @@ enum Arrived {
 
 impl Tls {
     fn fail(&mut self, error: SessionError) -> io::Error {
-        self.fault = Some(Cause::of_backend(&error, self.session.is_established()));
+        self.cause = Some(Cause::of_backend(&error, self.session.is_established()));
         io::Error::new(ErrorKind::InvalidData, error)
     }
 
@@ -420,11 +420,11 @@ impl Tls {
 
     /// FIN without close_notify.
     fn truncated(&mut self) -> io::Error {
-        let (fault, words) = match self.session.is_established() {
+        let (cause, words) = match self.session.is_established() {
             true => (Cause::BackendTruncated, "its stream ended without close_notify"),
             false => (Cause::BackendHandshakeFailed, "it left in the middle of the handshake"),
         };
-        self.fault = Some(fault);
+        self.cause = Some(cause);
         io::Error::new(ErrorKind::UnexpectedEof, words)
     }
 }

@@ -5,7 +5,7 @@
 //! never waits, and neither side frees what the other allocated.
 
 mod client;
-mod line;
+mod entry;
 mod writer;
 
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::connection_number::ConnectionNumber;
 use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
-pub(crate) use line::blame_label;
+pub(crate) use entry::blame_label;
 pub use writer::{LogWriter, STOP_WAIT, WriterCounters};
 
 /// Opens the log's destination, starts its thread, and makes the ends of `lanes` lanes.
@@ -44,7 +44,7 @@ pub fn open(
         rings.push(consumer);
         logs.push(LaneLog {
             ring: producer,
-            line: Vec::new(),
+            entry: Vec::new(),
             health_checks: settings.health_checks,
             ja4: settings.ja4,
             only: settings.only,
@@ -59,7 +59,7 @@ pub fn open(
 pub struct LaneLog {
     ring: rtrb::Producer<u8>,
     /// Reused, so that a lane allocates nothing for a line once it has written its longest.
-    line: Vec<u8>,
+    entry: Vec<u8>,
     health_checks: bool,
     ja4: bool,
     only: LoggedEnds,
@@ -84,9 +84,9 @@ impl LaneLog {
         {
             return;
         }
-        self.line.clear();
-        let formatted = line::format(&mut self.line, now, ended);
-        if formatted.is_ok() && self.ring.push_entire_slice(&self.line).is_ok() {
+        self.entry.clear();
+        let formatted = entry::format(&mut self.entry, now, ended);
+        if formatted.is_ok() && self.ring.push_entire_slice(&self.entry).is_ok() {
             self.counters.lines.add(1);
         } else {
             self.counters.dropped.add(1);

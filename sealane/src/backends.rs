@@ -168,7 +168,7 @@ impl Destination {
                 active_max: share.connections_max,
                 is_backup: share.is_backup,
                 is_down: down & (1 << index) != 0,
-                rests_until_ms: counters.rests_until_ms(),
+                backoff_until_ms: counters.backoff_until_ms(),
                 weight: if counters.is_drained() { 0 } else { self.weight(index, memory, now_ms) },
             }
         };
@@ -285,15 +285,15 @@ mod tests {
         first.note_failure(0);
         assert_eq!(destination.choose(0, 0, 999), Ok(1));
         assert_eq!(destination.choose(0, 0, 999), Ok(1), "the first still rests");
-        assert!(first.rests_until_ms() <= 1_000);
+        assert!(first.backoff_until_ms() <= 1_000);
         first.note_failure(1_000);
-        assert!(first.rests_until_ms() == 3_000);
+        assert!(first.backoff_until_ms() == 3_000);
         for _ in 0..100 {
             first.note_failure(0);
         }
-        assert!(first.rests_until_ms() == 32_000, "bounded");
+        assert!(first.backoff_until_ms() == 32_000, "bounded");
         first.note_success();
-        assert!(first.rests_until_ms() == 0 && !first.is_failing());
+        assert!(first.backoff_until_ms() == 0 && !first.is_failing());
     }
 
     #[test]

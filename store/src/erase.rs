@@ -16,7 +16,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::error::{Fault, StoreError};
-use crate::pages::{META_PAGES, Metas, PageFault, Told, Use, Walk};
+use crate::pages::{META_PAGES, Metas, PageFault, Use, Visitors, Walk};
 use crate::store::{Store, lock_folder};
 
 impl Store {
@@ -77,8 +77,8 @@ fn erase(file: &File) -> Result<(), PageFault> {
     };
     let mut live = Vec::new();
     for meta in std::iter::once(&metas.newest).chain(&metas.older) {
-        let told = Told { on_gap: Some(&mut fill), ..Told::default() };
-        let uses = Walk::run(file, meta, told)?;
+        let visitors = Visitors { on_gap: Some(&mut fill), ..Visitors::default() };
+        let uses = Walk::run(file, meta, visitors)?;
         live.resize(live.len().max(uses.len()), false);
         live.iter_mut().zip(uses).for_each(|(live, used)| *live |= used == Use::Live);
     }

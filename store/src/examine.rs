@@ -14,7 +14,7 @@ use rustix::fs::Advice;
 use crate::agreement::Agreement;
 use crate::error::{FORMAT, Fault, StoreError};
 use crate::lock_file;
-use crate::pages::{Metas, Told, Walk};
+use crate::pages::{Metas, Visitors, Walk};
 use crate::store::{DATA_FILE, Store, share_folder};
 use crate::tables::{Tables, digest_from, digest_of_expiry_key, expiry_key};
 
@@ -67,8 +67,8 @@ fn check_pages(path: &Path) -> Result<Agreement, StoreError> {
         let metas = Metas::read(&file)?;
         let mut agreement = Agreement::default();
         let mut see = |table: &[u8], key: &[u8], value: &[u8]| agreement.see(table, key, value);
-        let told = Told { on_entry: Some(&mut see), ..Told::default() };
-        Walk::run(&file, &metas.newest, told)?;
+        let visitors = Visitors { on_entry: Some(&mut see), ..Visitors::default() };
+        Walk::run(&file, &metas.newest, visitors)?;
         Ok(agreement)
     };
     walk().map_err(|fault| StoreError::of_pages(path, fault))

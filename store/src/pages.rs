@@ -128,7 +128,7 @@ type OnEntry<'w> = dyn FnMut(&[u8], &[u8], &[u8]) + 'w;
 
 /// Who wants to know of what a walk comes by.
 #[derive(Default)]
-pub(crate) struct Told<'w> {
+pub(crate) struct Visitors<'w> {
     pub(crate) on_entry: Option<&'w mut OnEntry<'w>>,
     pub(crate) on_gap: Option<&'w mut OnGap<'w>>,
 }
@@ -139,7 +139,7 @@ pub(crate) struct Walk<'w> {
     page_bytes: usize,
     /// Memory for a page at each level, used again.
     spare: Vec<Vec<u8>>,
-    told: Told<'w>,
+    visitors: Visitors<'w>,
     /// What is known of each page.
     uses: Vec<Use>,
 }
@@ -157,11 +157,16 @@ pub(crate) enum Use {
 
 impl<'w> Walk<'w> {
     /// Goes through the state that `meta` starts; returns what each page is used for.
-    pub(crate) fn run(file: &'w File, meta: &Meta, told: Told<'w>) -> Result<Vec<Use>, PageFault> {
+    pub(crate) fn run(
+        file: &'w File,
+        meta: &Meta,
+        visitors: Visitors<'w>,
+    ) -> Result<Vec<Use>, PageFault> {
         let pages = usize::try_from(meta.pages).map_err(|_| PageFault::damaged(0, CUT))?;
         let mut uses = vec![Use::None; pages];
         uses.iter_mut().take(META_PAGES).for_each(|meta| *meta = Use::Live);
-        let mut walk = Self { file, page_bytes: meta.page_bytes, spare: Vec::new(), told, uses };
+        let mut walk =
+            Self { file, page_bytes: meta.page_bytes, spare: Vec::new(), visitors, uses };
         walk.tree(Kind::Free, &meta.free)?;
         walk.tree(Kind::Main, &meta.main)?;
         Ok(walk.uses)
@@ -218,7 +223,7 @@ impl<'w> Walk<'w> {
             return Err(damaged("another page than the one that is meant"));
         }
         let gap = page.gap(depth > 1).ok_or(damaged("its parts lie outside or overlap"))?;
-        if let Some(on_gap) = &mut self.told.on_gap {
+        if let Some(on_gap) = &mut self.visitors.on_gap {
             on_gap(number, gap.clone(), &page.0[gap.clone()]).map_err(PageFault::System)?;
         }
         if depth == 1 {
@@ -274,7 +279,7 @@ impl<'w> Walk<'w> {
                 self.tree(Kind::Table(node.key), &tree)
             }
             Kind::Table(name) => {
-                if let Some(on_entry) = &mut self.told.on_entry {
+                if let Some(on_entry) = &mut self.visitors.on_entry {
                     on_entry(name, node.key, value);
                 }
                 Ok(())
@@ -309,7 +314,7 @@ impl<'w> Walk<'w> {
         }
         found.overflows += pages as u64;
         let end = HEADER + node.value_bytes;
-        if let Some(on_gap) = &mut self.told.on_gap {
+        if let Some(on_gap) = &mut self.visitors.on_gap {
             on_gap(first, end..bytes.len(), &bytes[end..]).map_err(PageFault::System)?;
         }
         Ok(bytes)

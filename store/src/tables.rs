@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{FORMAT, Fault};
 use crate::lock_file::{LockFile, Reader};
 use crate::names::Row;
-use crate::pages::{Metas, Told, Walk};
+use crate::pages::{Metas, Visitors, Walk};
 use crate::record::Record;
 use crate::seal::{SealingKeyError, SealingKeyId};
 use crate::store::DATA_FILE;
@@ -498,7 +498,7 @@ fn check_length(path: &Path) -> Result<(), Fault> {
     // The end may be missing, but only if it is free.
     match metas.is_long_enough(len) {
         true => Ok(()),
-        false => Ok(Walk::run(&file, &metas.newest, Told::default()).map(drop)?),
+        false => Ok(Walk::run(&file, &metas.newest, Visitors::default()).map(drop)?),
     }
 }
 

@@ -80,7 +80,7 @@ const DATE_BYTES: usize = 8;
 /// rustls tells nobody what is in there before it has resumed the session. Its version is pinned,
 /// and a test of the engine's resumes a session by what is read here.
 fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
-    let mut rest = Rest(session);
+    let mut rest = Reader(session);
     if rest.flag()? {
         let _server_name = rest.prefixed(1)?;
     }
@@ -90,7 +90,7 @@ fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     if !rest.flag()? {
         return Some(Vec::new());
     }
-    let mut certificates = Rest(rest.prefixed(3)?);
+    let mut certificates = Reader(rest.prefixed(3)?);
     let mut chain = Vec::new();
     while !certificates.0.is_empty() {
         chain.push(CertificateDer::from(certificates.prefixed(3)?));
@@ -99,9 +99,9 @@ fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
 }
 
 /// What has not been read yet.
-struct Rest<'a>(&'a [u8]);
+struct Reader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> Reader<'a> {
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;

@@ -51,7 +51,7 @@ pub(crate) struct Pumped {
     tried: usize,
     connected: bool,
     client_ended: bool,
-    fault: Option<Cause>,
+    cause: Option<Cause>,
 }
 
 /// The name that backends under TLS must prove.
@@ -75,7 +75,7 @@ impl Pumped {
                 return Ok(());
             }
         }
-        Err(self.fault.unwrap_or(Cause::BackendRefused))
+        Err(self.cause.unwrap_or(Cause::BackendRefused))
     }
 
     fn failed<K: Kernel>(
@@ -84,10 +84,10 @@ impl Pumped {
         settings: &Settings,
     ) -> Result<(), Cause> {
         if self.connected {
-            return Err(link.attached_fault().unwrap_or(Cause::BackendReset));
+            return Err(link.attached_cause().unwrap_or(Cause::BackendReset));
         }
         let shaking = link.attached_session().map(|_| Cause::BackendHandshakeFailed);
-        self.fault = link.attached_fault().or(shaking);
+        self.cause = link.attached_cause().or(shaking);
         link.detach();
         self.connect(link, settings)
     }

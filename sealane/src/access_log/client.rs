@@ -5,12 +5,12 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::service::EndedConnection;
 
 /// What a line says of a client's certificate, if one was shown.
-pub(super) struct ClientLine {
+pub(super) struct ClientFields {
     pub(super) presented: Option<Presented>,
     pub(super) distrust: Option<&'static str>,
 }
 
-impl ClientLine {
+impl ClientFields {
     /// `doubted` is why a certificate that was only asked for is not believed.
     pub(super) fn of(end: &EndedConnection<'_>, doubted: Option<&Distrust>) -> Self {
         let shown = end.session.and_then(|session| session.peer_certificates().first());

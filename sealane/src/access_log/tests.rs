@@ -62,7 +62,7 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
     let counters = Arc::new(LaneLogCounters::default());
     let mut log = LaneLog {
         ring: producer,
-        line: Vec::new(),
+        entry: Vec::new(),
         health_checks: false,
         ja4: false,
         only: LoggedEnds::All,
@@ -97,10 +97,10 @@ fn who_only_looks_whether_somebody_answers_has_a_line_if_that_is_wanted() {
     ] {
         let (producer, _consumer) = RingBuffer::new(1_000);
         let counters = Arc::new(LaneLogCounters::default());
-        let (line, counted) = (Vec::new(), Arc::clone(&counters));
+        let (entry, counted) = (Vec::new(), Arc::clone(&counters));
         let mut log = LaneLog {
             ring: producer,
-            line,
+            entry,
             health_checks,
             ja4: false,
             only: LoggedEnds::All,
@@ -127,7 +127,7 @@ fn a_line_says_everything_about_a_connection() {
     let source = announced("192.0.2.1:9", UNSPECIFIED);
     let ended =
         Ended { backend: Some("unix:/run/b"), source: Some(&source), ..ended(&end, "main") };
-    line::format(&mut text, now, &ended).unwrap();
+    entry::format(&mut text, now, &ended).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert_eq!(text.matches('\n').count(), 1);
     assert!(!text.trim_end().contains(char::is_control), "{text}");
@@ -172,7 +172,7 @@ fn a_line_says_everything_about_a_connection() {
 #[test]
 fn what_is_not_known_is_null() {
     let mut text = Vec::new();
-    line::format(&mut text, Timestamp::now(), &ended(&end(), "main")).unwrap();
+    entry::format(&mut text, Timestamp::now(), &ended(&end(), "main")).unwrap();
     let line = lines(std::str::from_utf8(&text).unwrap()).remove(0);
     for field in [
         "client",
@@ -236,7 +236,7 @@ fn a_line_says_who_came_and_why_nobody_believes_it() {
     let logged = |end: &EndedConnection<'_>, doubted: Option<&Distrust>| {
         let mut text = Vec::new();
         let ended = Ended { doubted, ..ended(end, "main") };
-        line::format(&mut text, Timestamp::now(), &ended).unwrap();
+        entry::format(&mut text, Timestamp::now(), &ended).unwrap();
         serde_json::from_slice::<Value>(&text).unwrap()
     };
     let missing = logged(&EndedConnection { cause: Cause::ClientCertificate, ..end() }, None);

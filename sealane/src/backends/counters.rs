@@ -24,7 +24,7 @@ pub struct BackendCounters {
     /// Whether an operator wants it to get no new connections: 1, or 0.
     drained: Counter,
     /// Until when it is not chosen, in milliseconds of its lane's clock; 0: it does not rest.
-    rests_until_ms: Counter,
+    backoff_until_ms: Counter,
 }
 
 impl BackendCounters {
@@ -33,7 +33,7 @@ impl BackendCounters {
         self.connected.add(1);
         if self.failed_in_a_row.value() > 0 {
             self.failed_in_a_row.set(0);
-            self.rests_until_ms.set(0);
+            self.backoff_until_ms.set(0);
         }
     }
 
@@ -41,8 +41,8 @@ impl BackendCounters {
     pub fn note_failure(&self, now_ms: u64) {
         self.failed.add(1);
         self.failed_in_a_row.add(1);
-        let doublings = (self.failed_in_a_row.value() - 1).min(REST_DOUBLINGS_MAX);
-        self.rests_until_ms.set(now_ms + (REST_MS << doublings));
+        let doublings = (self.failed_in_a_row.value() - 1).min(BACKOFF_DOUBLINGS_MAX);
+        self.backoff_until_ms.set(now_ms + (BACKOFF_MS << doublings));
     }
 
     /// A TLS handshake was completed.
@@ -74,8 +74,8 @@ impl BackendCounters {
     }
 
     /// Until when failures keep it from being chosen.
-    pub(super) fn rests_until_ms(&self) -> u64 {
-        self.rests_until_ms.value()
+    pub(super) fn backoff_until_ms(&self) -> u64 {
+        self.backoff_until_ms.value()
     }
 
     /// Whether it failed when it was last tried.
@@ -93,5 +93,5 @@ pub const HANDSHAKE_FAILURES: [Cause; 4] = [
 ];
 
 /// The rest after a first failure; it doubles with each further one, up to 32 seconds.
-const REST_MS: u64 = 1_000;
-const REST_DOUBLINGS_MAX: u64 = 5;
+const BACKOFF_MS: u64 = 1_000;
+const BACKOFF_DOUBLINGS_MAX: u64 = 5;

@@ -10,13 +10,13 @@ use super::selection::members;
 pub struct LaneMemory {
     /// Those that checks have found down, by bit.
     down: Counter,
-    of_backends: Box<[Line]>,
+    of_backends: Box<[CacheLines]>,
 }
 
 /// Two cache lines, for the neighbour line is prefetched along.
 #[derive(Default)]
 #[repr(align(128))]
-struct Line([OfBackend; BACKENDS_OF_LINE]);
+struct CacheLines([OfBackend; BACKENDS_OF_CACHE_LINES]);
 
 #[derive(Default)]
 struct OfBackend {
@@ -26,14 +26,14 @@ struct OfBackend {
     up_since_ms: Counter,
 }
 
-const BACKENDS_OF_LINE: usize = 8;
+const BACKENDS_OF_CACHE_LINES: usize = 8;
 
 impl LaneMemory {
     /// A memory of `count` backends, of which checks have found those down whose bits are set in
     /// `down`.
     pub fn of(count: usize, down: u64) -> Self {
-        let lines = count.min(BACKENDS_MAX).div_ceil(BACKENDS_OF_LINE);
-        let of_backends = (0..lines).map(|_| Line::default()).collect();
+        let lines = count.min(BACKENDS_MAX).div_ceil(BACKENDS_OF_CACHE_LINES);
+        let of_backends = (0..lines).map(|_| CacheLines::default()).collect();
         let memory = Self { down: Counter::default(), of_backends };
         memory.down.set(down);
         memory
@@ -75,6 +75,6 @@ impl LaneMemory {
     }
 
     fn of_backend(&self, index: usize) -> &OfBackend {
-        &self.of_backends[index / BACKENDS_OF_LINE].0[index % BACKENDS_OF_LINE]
+        &self.of_backends[index / BACKENDS_OF_CACHE_LINES].0[index % BACKENDS_OF_CACHE_LINES]
     }
 }

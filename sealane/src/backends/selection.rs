@@ -16,7 +16,7 @@ pub(super) struct Candidate {
     /// Whether checks have found it down.
     pub is_down: bool,
     /// Until when failures keep it from being chosen.
-    pub rests_until_ms: u64,
+    pub backoff_until_ms: u64,
     /// The backend's share beside the weights of others; 0: it gets nothing new.
     pub weight: u64,
 }
@@ -47,14 +47,14 @@ pub(super) fn preferred(
 ) -> Result<u64, Unavailable> {
     let (mut usable, mut well, mut primary, mut is_full) = (0, 0, 0, false);
     for index in members(left) {
-        let Candidate { active, active_max, is_backup, is_down, rests_until_ms, weight } =
+        let Candidate { active, active_max, is_backup, is_down, backoff_until_ms, weight } =
             candidate(index);
         let bit = 1 << index;
         match weight > 0 {
             true if active < active_max => usable |= bit,
             is_wanted => is_full |= is_wanted,
         }
-        if !is_down && rests_until_ms <= now_ms {
+        if !is_down && backoff_until_ms <= now_ms {
             well |= bit;
         }
         if !is_backup {
@@ -64,8 +64,8 @@ pub(super) fn preferred(
     let best = [usable & well & primary, usable & well].into_iter().find(|set| *set != 0);
     let soonest = || {
         members(usable).min_by_key(|index| {
-            let Candidate { is_backup, is_down, rests_until_ms, .. } = candidate(*index);
-            (is_down, rests_until_ms, is_backup)
+            let Candidate { is_backup, is_down, backoff_until_ms, .. } = candidate(*index);
+            (is_down, backoff_until_ms, is_backup)
         })
     };
     let none = if is_full { Unavailable::Full } else { Unavailable::Nobody };
@@ -131,12 +131,12 @@ mod tests {
     fn candidate() -> impl Strategy<Value = Candidate> {
         let flags = (any::<bool>(), any::<bool>());
         (0..4u64, 0..4u64, flags, 0..4u64, 0..4u64).prop_map(
-            |(active, active_max, (is_backup, is_down), rests_until_ms, weight)| Candidate {
+            |(active, active_max, (is_backup, is_down), backoff_until_ms, weight)| Candidate {
                 active,
                 active_max,
                 is_backup,
                 is_down,
-                rests_until_ms,
+                backoff_until_ms,
                 weight,
             },
         )
@@ -147,10 +147,10 @@ mod tests {
         if of.weight == 0 || of.active >= of.active_max {
             return None;
         }
-        Some(match (!of.is_down && of.rests_until_ms <= now_ms, of.is_backup) {
+        Some(match (!of.is_down && of.backoff_until_ms <= now_ms, of.is_backup) {
             (true, false) => (0, false, 0, false),
             (true, true) => (1, false, 0, false),
-            (false, _) => (2, of.is_down, of.rests_until_ms, of.is_backup),
+            (false, _) => (2, of.is_down, of.backoff_until_ms, of.is_backup),
         })
     }
 

@@ -15,7 +15,7 @@ use super::source::Source;
 #[derive(Default)]
 pub struct Relayed {
     /// Why the last handshake with a backend failed.
-    pub(super) fault: Option<Cause>,
+    pub(super) cause: Option<Cause>,
     /// The position of where its plaintext goes.
     pub(super) destination: u32,
     /// The index of its backend there, which [`BACKENDS_MAX`] keeps small.

@@ -38,7 +38,7 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
             let chosen = self.destination.choose(self.lane, self.relayed.tried, self.link.now_ms());
             let index = chosen.map_err(|none| match none {
                 Unavailable::Full => Cause::LimitBackend,
-                Unavailable::Nobody => self.relayed.fault.unwrap_or(Cause::BackendRefused),
+                Unavailable::Nobody => self.relayed.cause.unwrap_or(Cause::BackendRefused),
                 Unavailable::Unresolved => Cause::BackendUnresolved,
             })?;
             self.relayed.tried |= 1 << index;
@@ -95,9 +95,9 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
             counters.active.subtract(1);
             counters.note_failure(self.link.now_ms());
             if self.relayed.stage == Stage::Securing {
-                let fault = self.link.attached_fault().unwrap_or(Cause::BackendHandshakeFailed);
-                counters.note_handshake_failure(fault);
-                self.relayed.fault = Some(fault);
+                let cause = self.link.attached_cause().unwrap_or(Cause::BackendHandshakeFailed);
+                counters.note_handshake_failure(cause);
+                self.relayed.cause = Some(cause);
             }
         }
         self.link.detach();
@@ -109,19 +109,19 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
     pub(super) fn backend_failed(&mut self) -> Result<(), Cause> {
         match self.relayed.stage {
             Stage::Connected | Stage::Left => {
-                if self.link.attached_fault().is_none() {
+                if self.link.attached_cause().is_none() {
                     self.link.hear_attached_out();
                 }
-                let fault = self.link.attached_fault().unwrap_or(Cause::BackendReset);
+                let cause = self.link.attached_cause().unwrap_or(Cause::BackendReset);
                 // Under TLS 1.3 a backend refuses our certificate when all seems well to us.
                 if let Some(index) = self.relayed.backend.map(usize::from)
-                    && fault == Cause::BackendHandshakeFailed
+                    && cause == Cause::BackendHandshakeFailed
                 {
                     let counters = self.destination.of_lane(index, self.lane);
-                    counters.note_handshake_failure(fault);
+                    counters.note_handshake_failure(cause);
                     counters.note_failure(self.link.now_ms());
                 }
-                Err(fault)
+                Err(cause)
             }
             Stage::Connecting | Stage::Securing => self.fail_over(),
         }

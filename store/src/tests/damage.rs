@@ -8,7 +8,7 @@ use sealane_engine::certificates::StoredCertificate;
 use super::*;
 use crate::examine::{Examined, examine as examine_and_tell};
 use crate::names::Row;
-use crate::pages::{Metas, Told, Use, Walk};
+use crate::pages::{Metas, Use, Visitors, Walk};
 use crate::seal::PROOF_BYTES;
 use crate::tables::expiry_key;
 
@@ -142,7 +142,7 @@ fn every_page_that_lmdb_writes_is_understood() {
         let file = File::open(data(&folder)).unwrap();
         let metas = Metas::read(&file).unwrap();
         for meta in std::iter::once(&metas.newest).chain(&metas.older) {
-            let uses = Walk::run(&file, meta, Told::default()).unwrap();
+            let uses = Walk::run(&file, meta, Visitors::default()).unwrap();
             assert!(!uses.contains(&Use::None), "round {round}");
         }
         assert_eq!(problems(&store), Vec::<String>::new());

@@ -37,7 +37,7 @@ pub(super) fn import(arguments: &ImportArguments, out: &mut dyn Write) -> Result
     let mut imported = Imported::default();
     let store = import_all(&mut bundles, &provider.crypto, (&place, opened), &mut imported);
     let store = store.map_err(|refusal| match refusal {
-        Refusal::Said(text) => Refusal::Said(format!("{}\n{text}", told(imported))),
+        Refusal::Said(text) => Refusal::Said(format!("{}\n{text}", imported_before(imported))),
         output @ Refusal::Output(_) => output,
     })?;
     report_import(&store, imported, arguments.json, out)
@@ -99,7 +99,7 @@ fn next_batch(
 }
 
 /// What was imported before a mistake.
-fn told(imported: Imported) -> String {
+fn imported_before(imported: Imported) -> String {
     match imported.added + imported.replaced + imported.unchanged {
         0 => "nothing was imported:".into(),
         before => {

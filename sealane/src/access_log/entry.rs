@@ -15,7 +15,7 @@ use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
 use super::Ended;
-use super::client::ClientLine;
+use super::client::ClientFields;
 
 /// Appends the line of `end` to `into`, with its newline.
 pub(super) fn format(
@@ -25,11 +25,11 @@ pub(super) fn format(
 ) -> Result<(), serde_json::Error> {
     let Ended { backend, connection, doubted, end, listener, source } = *ended;
     let session = end.session;
-    let client = ClientLine::of(end, doubted);
+    let client = ClientFields::of(end, doubted);
     let presented = client.presented.as_ref();
     let alert = end.failure.and_then(|failure| failure.alert);
     let offered = end.offered.filter(|_| end.handshake_us.is_none());
-    let line = Line {
+    let entry = Entry {
         time,
         connection,
         client: end.client,
@@ -66,7 +66,7 @@ pub(super) fn format(
         client_names: presented.map(|shown| &*shown.names),
         client_distrust: client.distrust,
     };
-    serde_json::to_writer(&mut *into, &line)?;
+    serde_json::to_writer(&mut *into, &entry)?;
     into.push(b'\n');
     Ok(())
 }
@@ -84,7 +84,7 @@ pub(crate) fn blame_label(blame: Blame) -> &'static str {
 
 /// The fields in the order in which they are written; what is not known is null.
 #[derive(Serialize)]
-struct Line<'a> {
+struct Entry<'a> {
     time: Timestamp,
     connection: ConnectionNumber,
     client: Option<SocketAddr>,
