@@ -15,6 +15,7 @@ use super::{ConfigSource, Control, report};
 use crate::admin::Verdict;
 use crate::config::{Config, Mistake};
 use crate::operator::{Priority, say, say_at};
+use crate::process::landlock;
 use crate::systemd;
 
 impl Control {
@@ -61,6 +62,10 @@ impl Control {
         if let Some((key, problem)) = config.limits.too_few_for(config.lanes) {
             // Fewer lanes in the file, which run only after the next start.
             return Err(vec![format!("limits.{key}: {problem}")]);
+        }
+        let outside = landlock::mistakes(self.source.file(), &config);
+        if !outside.is_empty() {
+            return Err(outside);
         }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);

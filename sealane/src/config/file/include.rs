@@ -11,6 +11,7 @@ use super::super::{Limits, Listener, read_text};
 use super::claims::Claims;
 use super::listener::listener_list;
 use super::{FILE_LISTENER_EXAMPLE, LISTENERS_MAX};
+use crate::process::landlock::outside;
 
 /// What the files that are included say.
 #[derive(Default)]
@@ -42,7 +43,8 @@ impl Included {
             };
             let found = matching(&folder, &prefix, &suffix).map_err(|error| {
                 let what = format!("{} cannot be read: {error}", folder.display());
-                value.wrong(Problem::new(what, "make it, see that this user may read it"));
+                let problem = Problem::new(what, "make it, see that this user may read it");
+                value.wrong(outside(&folder).unwrap_or(problem));
             });
             files.extend(found.unwrap_or_default());
             included.sources.push(folder);
