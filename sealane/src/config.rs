@@ -38,6 +38,7 @@ use sealane_engine::provider::ProviderChoice;
 use sealane_engine::tickets::LIFETIME_DEFAULT_S;
 
 use crate::backends::BACKENDS_MAX;
+use crate::process::landlock::outside;
 
 use backend::share_tls;
 
@@ -54,6 +55,7 @@ pub use network::Network;
 pub use process::Process;
 pub use proxy::AcceptProxy;
 pub use proxy_header::{ProxyHeader, Tlv, Tlvs};
+pub(crate) use reader::written_at;
 pub use route::Route;
 pub(crate) use route::{base_of, unconditional};
 pub use sealane_certificate_files::CertificateSource;
@@ -352,7 +354,9 @@ fn read_text(file: &Path) -> Result<String, Problem> {
         |error: std::io::Error| Problem::new(format!("cannot be read: {error}"), READ_REMEDY);
     let mut text = Vec::new();
     let limit = CONFIG_BYTES_MAX as u64 + 1;
-    File::open(file).and_then(|f| f.take(limit).read_to_end(&mut text)).map_err(unreadable)?;
+    File::open(file)
+        .and_then(|f| f.take(limit).read_to_end(&mut text))
+        .map_err(|error| outside(file).unwrap_or_else(|| unreadable(error)))?;
     if text.len() > CONFIG_BYTES_MAX {
         let what = format!("is larger than {CONFIG_BYTES_MAX} bytes");
         let remedy = "name a configuration, and in it directories rather than single files";

@@ -1,7 +1,8 @@
-//! What the process of `sealane serve` is, before it starts a thread: which user, and who may look
-//! into it.
+//! What the process of `sealane serve` is, before it starts a thread: which user, who may look into
+//! it, and what it may open.
 
 mod account;
+pub mod landlock;
 
 use std::io;
 

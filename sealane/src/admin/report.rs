@@ -18,7 +18,7 @@ use crate::backends::BackendCounters;
 use crate::config::{ClientDemand, Limits, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
-use crate::process::has_core_dumps;
+use crate::process::{has_core_dumps, landlock};
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
@@ -74,6 +74,8 @@ fn own_process() -> Value {
         "user": geteuid().as_raw(),
         "group": getegid().as_raw(),
         "core_dump": has_core_dumps(),
+        "landlock": landlock::version().ok(),
+        "landlock_refusal": landlock::version().err(),
     })
 }
 

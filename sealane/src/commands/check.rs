@@ -29,7 +29,7 @@ use crate::listener::{
     days_until, resolve_all, said_of, survey,
 };
 use crate::operator::{Priority, say_at};
-use crate::process::{Account, AccountError, hide_memory};
+use crate::process::{Account, AccountError, hide_memory, landlock};
 use crate::stores::Stores;
 
 /// Checks and prints.
@@ -43,7 +43,10 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
         say_at(Priority::Error, &error.to_string());
         return Ok(Exit::Invalid);
     }
-    let report = Report::of(&arguments.config, &Machine::this());
+    let config = Config::load_partly(&arguments.config).0;
+    let warning = config.and_then(|config| landlock::close(Some(&arguments.config), &config));
+    let mut report = Report::of(&arguments.config, &Machine::this());
+    report.warnings.extend(warning.map(Finding::general));
     if arguments.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         writeln!(out)?;

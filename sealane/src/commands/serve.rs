@@ -33,6 +33,9 @@ fn serve(arguments: ServeArguments) -> Exit {
             return Exit::Invalid;
         }
     };
+    if let Some(warning) = process::landlock::close(file.as_deref(), &config) {
+        say_at(Priority::Warning, &warning);
+    }
     let source = match file {
         Some(file) => ConfigSource::File(file),
         None => ConfigSource::Flags(Box::new(config.clone())),

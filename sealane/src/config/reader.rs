@@ -5,6 +5,7 @@
 //! nobody asked for is a mistake too.
 
 mod document;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,8 @@ use toml::de::{DeTable, DeValue};
 use super::mistake::{Mistake, Place, Problem};
 use super::value;
 use document::{Document, without_keys_alone};
+
+pub(crate) use search::written_at;
 
 /// Reads `text`, the contents of `file`, with `walk`.
 ///

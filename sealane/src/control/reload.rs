@@ -15,6 +15,7 @@ use super::{ConfigSource, Control, report};
 use crate::admin::Verdict;
 use crate::config::{Config, Mistake};
 use crate::operator::{Priority, say, say_at};
+use crate::process::landlock;
 use crate::systemd;
 
 impl Control {
@@ -60,6 +61,10 @@ impl Control {
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let (config, mut warnings) = self.keep_what_needs_a_restart(config);
+        let outside = landlock::mistakes(self.source.file(), &config);
+        if !outside.is_empty() {
+            return Err(outside);
+        }
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(self.source.file(), &config);
         warnings.extend(self.serve(config)?);

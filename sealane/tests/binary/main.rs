@@ -39,6 +39,7 @@ mod restart;
 mod resumption;
 mod routes;
 mod running;
+mod sandbox;
 mod secrets;
 mod service;
 mod settings;

@@ -260,23 +260,24 @@ fn replaced_files_are_noticed_without_a_signal() {
     changes("a certificate written in place", &site);
 
     // The configuration names another folder, which is then a link that moves on.
-    let releases = tempfile::tempdir().unwrap();
+    let releases = site.path().join("releases");
+    std::fs::create_dir(&releases).unwrap();
     for release in ["one", "two"] {
-        let folder = releases.path().join(release);
+        let folder = releases.join(release);
         std::fs::create_dir(&folder).unwrap();
         replace(&folder.join("site.pem"), &site.authority.leaf(KeyKind::P256, &NAMES));
     }
-    let current = releases.path().join("current");
+    let current = releases.join("current");
     std::os::unix::fs::symlink("one", &current).unwrap();
     site.settings.listeners[0].certificates = Some(current.clone());
     site.settings.write(site.path());
     changes("the configuration renamed into place", &site);
-    let next = releases.path().join("next");
+    let next = releases.join("next");
     std::os::unix::fs::symlink("two", &next).unwrap();
     std::fs::rename(&next, &current).unwrap();
     changes("a link to a folder that moves on", &site);
     let leaf = site.authority.leaf(KeyKind::Ed25519, &NAMES);
-    replace(&releases.path().join("two/site.pem"), &leaf);
+    replace(&releases.join("two/site.pem"), &leaf);
     changes("a certificate in the folder that the link leads to now", &site);
 }
 
@@ -284,12 +285,13 @@ fn replaced_files_are_noticed_without_a_signal() {
 #[test]
 fn a_renewed_volume_of_kubernetes_is_served_without_a_signal() {
     let mut site = Site::start();
-    let volume = tempfile::tempdir().unwrap();
+    let volume = site.path().join("volume");
+    std::fs::create_dir(&volume).unwrap();
     let link = |to: &str, name: &str| {
-        std::os::unix::fs::symlink(to, volume.path().join(name)).unwrap();
+        std::os::unix::fs::symlink(to, volume.join(name)).unwrap();
     };
     for moment in ["..2026_1", "..2026_2"] {
-        let folder = volume.path().join(moment);
+        let folder = volume.join(moment);
         std::fs::create_dir(&folder).unwrap();
         replace(&folder.join("site.pem"), &site.authority.leaf(KeyKind::P256, &NAMES));
     }
@@ -302,10 +304,10 @@ fn a_renewed_volume_of_kubernetes_is_served_without_a_signal() {
             (!known.contains(&now)).then_some(now)
         })
     };
-    site.settings.listeners[0].certificates = Some(volume.path().into());
+    site.settings.listeners[0].certificates = Some(volume.clone());
     site.settings.write(site.path());
     let first = other_than(std::slice::from_ref(&begun), &site);
     link("..2026_2", "..data_tmp");
-    std::fs::rename(volume.path().join("..data_tmp"), volume.path().join("..data")).unwrap();
+    std::fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
     other_than(&[begun, first], &site);
 }

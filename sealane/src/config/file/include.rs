@@ -12,6 +12,7 @@ use super::claims::Claims;
 use super::listener::listener_list;
 use super::shared::Shared;
 use super::{FILE_LISTENER_EXAMPLE, LISTENERS_MAX};
+use crate::process::landlock::outside;
 
 /// What the files that are included say.
 #[derive(Default)]
@@ -43,7 +44,8 @@ impl Included {
             };
             let found = matching(&folder, &prefix, &suffix).map_err(|error| {
                 let what = format!("{} cannot be read: {error}", folder.display());
-                value.wrong(Problem::new(what, "make it, see that this user may read it"));
+                let problem = Problem::new(what, "make it, see that this user may read it");
+                value.wrong(outside(&folder).unwrap_or(problem));
             });
             files.extend(found.unwrap_or_default());
             included.sources.push(folder);

@@ -1,0 +1,211 @@
+//! What a configuration needs of the file system: [`of`] it, and [`all`] that its process needs.
+//!
+//! Files are replaced by renaming, and links by relinking, so what is needed is folders: those of
+//! all files, and where links lead from one to another what both have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf, absolute};
+
+use landlock::{AccessFs, BitFlags, make_bitflags};
+use sealane_lanes::kernel::Address;
+
+use crate::config::{AccessLogDestination, Config, KeySource};
+use crate::listener;
+
+/// What something is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// A folder of challenges, which comes and goes.
+    Challenges,
+    /// A file that is appended to, and made again when it was moved away.
+    Log,
+    /// A file or a folder that is read.
+    Read,
+    /// A socket that is made and removed.
+    Socket,
+    /// A folder with a certificate store, whose lock is written.
+    Store,
+    /// A file that is read, and replaced by renaming.
+    TicketRoot,
+}
+
+impl Need {
+    /// What is done in the folder.
+    pub(super) fn access(self) -> BitFlags<AccessFs> {
+        match self {
+            Self::Challenges | Self::Read => READ,
+            Self::Log => make_bitflags!(AccessFs::{WriteFile | MakeReg}),
+            Self::Socket => make_bitflags!(AccessFs::{MakeSock | RemoveFile}),
+            Self::Store | Self::TicketRoot => KEPT,
+        }
+    }
+}
+
+/// What `config`, which was read from `file`, names, and what for.
+pub(super) fn of(file: Option<&Path>, config: &Config) -> BTreeSet<(PathBuf, Need)> {
+    let mut needs = BTreeSet::new();
+    let mut need = |path: &Path, need| {
+        // One that is empty has been refused.
+        needs.extend(absolute(path).ok().map(|path| (path, need)));
+    };
+    let read = file.into_iter().chain(config.included.iter().map(|path| &**path));
+    read.for_each(|path| need(path, Need::Read));
+    for listener in &config.listeners {
+        listener::files(listener).iter().for_each(|path| need(path, Need::Read));
+        listener.acme_responder.iter().for_each(|path| need(path, Need::Challenges));
+        listener.store.iter().for_each(|path| need(path, Need::Store));
+        for address in &listener.addresses {
+            if let Address::Unix(path) = address {
+                need(path, Need::Socket);
+            }
+        }
+    }
+    config.admin.socket.iter().for_each(|socket| need(&socket.path, Need::Socket));
+    config.tickets.root.iter().for_each(|path| need(path, Need::TicketRoot));
+    if let Some(KeySource::File(path)) = &config.store_key {
+        need(path, Need::Read);
+    }
+    if let Some(AccessLogDestination::File(path)) =
+        config.access_log.as_ref().map(|log| &log.destination)
+    {
+        need(path, Need::Log);
+    }
+    needs
+}
+
+/// What a process with `config` needs, for that and for what every process of ours does: to find
+/// names, to ask what it may take of the machine, and to run itself once more.
+pub(super) fn all(file: Option<&Path>, config: &Config) -> BTreeMap<PathBuf, BitFlags<AccessFs>> {
+    let mut open: BTreeMap<PathBuf, BitFlags<AccessFs>> = BTreeMap::new();
+    let mut grant = |path: PathBuf, access| *open.entry(path).or_default() |= access;
+    for (path, need) in of(file, config) {
+        folders(&path, need).into_iter().for_each(|folder| grant(folder, need.access()));
+    }
+    config.process.sandbox_read.iter().for_each(|path| grant(path.clone(), READ));
+    for (name, access) in FOLDERS_OF_THE_MANAGER {
+        let folders = env::var_os(name).unwrap_or_default();
+        let folders = folders.as_bytes().split(|byte| *byte == b':');
+        let folders = folders.filter(|folder| folder.starts_with(b"/"));
+        folders.for_each(|folder| grant(PathBuf::from(OsStr::from_bytes(folder)), access));
+    }
+    for path in OF_THE_SYSTEM {
+        grant(path.into(), READ);
+    }
+    for path in OF_NAMES {
+        folders(Path::new(path), Need::Read).into_iter().for_each(|path| grant(path, READ));
+    }
+    grant("/dev/null".into(), READ | AccessFs::WriteFile);
+    if config.process.allow_core_dump {
+        folder_of_cores().into_iter().for_each(|folder| grant(folder, KEPT));
+    }
+    // It examines stores in a process of its own, and loads what finds names when it is asked to.
+    let run = READ | AccessFs::Execute;
+    libraries().into_iter().for_each(|folder| grant(folder, run));
+    grant(OWN_PROGRAM.into(), run);
+    open
+}
+
+/// What is reached at `path`: that itself, and of a folder what links in it lead to; by the path on
+/// which it is reached, and the true one. What is not there is not.
+pub(super) fn reached(path: &Path, need: Need) -> Vec<(PathBuf, PathBuf)> {
+    let found = |path: &Path| Some((path.to_owned(), path.canonicalize().ok()?));
+    let own = match need {
+        Need::Challenges | Need::Read | Need::Store => found(path),
+        Need::Log | Need::Socket | Need::TicketRoot => path.parent().and_then(found),
+    };
+    let links = if need == Need::Read { links_in(path) } else { Vec::new() };
+    own.into_iter().chain(links.iter().filter_map(|link| found(link))).collect()
+}
+
+/// The folders in which what stands at `path` is used.
+fn folders(path: &Path, need: Need) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::new();
+    let is_read = need == Need::Read;
+    let is_whole = need == Need::Store || is_read && path.is_dir();
+    let mut around = path.ancestors().skip(usize::from(!is_whole));
+    let standing = around.find_map(|folder| folder.canonicalize().ok());
+    // All of the machine is nobody's folder.
+    let standing = standing.filter(|folder| !is_read || folder.parent().is_some());
+    folders.insert(standing.unwrap_or_else(|| path.to_owned()));
+    let links = path.ancestors().filter(|ancestor| ancestor.is_symlink()).map(Path::to_owned);
+    let within = if is_read { links_in(path) } else { Vec::new() };
+    for link in links.chain(within) {
+        let target = link.canonicalize().ok();
+        let from = link.parent().and_then(|folder| folder.canonicalize().ok());
+        if let Some((from, target)) = from.zip(target) {
+            folders.insert(common(&from, &target));
+        }
+    }
+    folders
+}
+
+/// The links in a folder.
+fn links_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    links.map(|entry| entry.path()).collect()
+}
+
+/// The folder that has both the links in `from` and `target`, so that a link may lead to the next:
+/// /etc/letsencrypt for what is in its `live` and its `archive`. What is as wide as /var/lib is not
+/// meant, then it is the folder of the target alone.
+fn common(from: &Path, target: &Path) -> PathBuf {
+    let pairs = from.components().zip(target.components());
+    let both: PathBuf = pairs.take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
+    let depth = both.components().filter(|part| matches!(part, Component::Normal(_))).count();
+    if depth >= COMMON_DEPTH_MIN && !SHARED_BY_ALL.iter().any(|shared| both == Path::new(shared)) {
+        return both;
+    }
+    let own = if target.is_dir() { Some(target) } else { target.parent() };
+    own.filter(|folder| folder.parent().is_some()).unwrap_or(target).to_owned()
+}
+
+/// Where the kernel leaves core dumps, by the rights of the process; none if it gives them to a
+/// program.
+fn folder_of_cores() -> Option<PathBuf> {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").ok()?;
+    let path = absolute(Path::new(pattern.trim_end())).ok()?;
+    path.parent().filter(|_| !pattern.starts_with(['|', '@'])).map(Path::to_owned)
+}
+
+/// Where the libraries are that this program has loaded, its interpreter among them.
+fn libraries() -> BTreeSet<PathBuf> {
+    let own = fs::read_link(OWN_PROGRAM).unwrap_or_default();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let files = maps.lines().filter_map(|line| Some(Path::new(&line[line.find('/')?..])));
+    let others = files.filter(|file| *file != own);
+    others
+        .filter_map(|file| file.parent().filter(|folder| folder.is_dir()))
+        .map(Path::to_owned)
+        .collect()
+}
+
+const KEPT: BitFlags<AccessFs> =
+    make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | MakeReg | RemoveFile | Truncate});
+const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+
+/// Parts that a path has at least that links and what they lead to have in common.
+const COMMON_DEPTH_MIN: usize = 2;
+/// What a service manager gives a service, by the names of variables; a reload may use them.
+const FOLDERS_OF_THE_MANAGER: [(&str, BitFlags<AccessFs>); 5] = [
+    ("CONFIGURATION_DIRECTORY", READ),
+    ("CREDENTIALS_DIRECTORY", READ),
+    ("LOGS_DIRECTORY", make_bitflags!(AccessFs::{WriteFile | MakeReg})),
+    ("RUNTIME_DIRECTORY", make_bitflags!(AccessFs::{MakeSock | RemoveFile})),
+    ("STATE_DIRECTORY", KEPT),
+];
+/// Files by which names are found; they may be links.
+const OF_NAMES: [&str; 4] =
+    ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs/ca-certificates.crt"];
+/// What the system's library and Rust's read: programs replace single files in /etc by renaming, so
+/// it is all of that.
+const OF_THE_SYSTEM: [&str; 6] =
+    ["/dev/random", "/dev/urandom", "/etc", "/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
+const OWN_PROGRAM: &str = "/proc/self/exe";
+/// Folders of two parts that belong to every program.
+const SHARED_BY_ALL: [&str; 6] =
+    ["/usr/local", "/usr/share", "/var/cache", "/var/lib", "/var/log", "/var/www"];
