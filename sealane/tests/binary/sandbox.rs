@@ -134,6 +134,9 @@ fn a_reload_that_wants_another_folder_is_refused_by_its_line_unless_that_was_for
         let Some(mut sealane) = rig.start() else { return };
         let process = process_of(&sealane);
         assert_eq!(process["landlock"].is_number(), holds, "{process}");
+        let status = tools::output(&mut sealane.command(&["status"]));
+        let unlimited = "what it may open is not limited: process.sandbox is false";
+        assert_eq!(status.contains(unlimited), !holds, "{status}");
         rig.settings.listeners[0].certificates = Some(new.clone());
         rig.write();
         sealane.wait_until_reloaded(1);
@@ -273,7 +276,8 @@ fn sockets_stores_includes_and_programs_that_a_reload_wants_are_told_by_their_ke
             &key,
             &in_store,
             format!(
-                "listener[1].certificates[0]: {world}/store is outside of what this process may write"
+                "listener[1].certificates[0]: {world}/store is outside of what this process may \
+                 write"
             ),
         ),
         (

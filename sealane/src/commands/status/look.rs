@@ -31,6 +31,7 @@ impl Look {
 pub(super) struct State {
     pub(super) version: String,
     pub(super) pid: u32,
+    pub(super) process: Process,
     pub(super) phase: String,
     pub(super) uptime_s: u64,
     pub(super) generation: Generation,
@@ -39,6 +40,12 @@ pub(super) struct State {
     pub(super) lanes: Vec<Lane>,
     pub(super) backends: Vec<Backend>,
     pub(super) certificates: Certificates,
+}
+
+/// Why the process is not kept from what it does not need, where it is not.
+#[derive(Deserialize)]
+pub(super) struct Process {
+    pub(super) landlock_refusal: Option<String>,
 }
 
 #[derive(Deserialize)]

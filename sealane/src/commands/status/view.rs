@@ -55,6 +55,9 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
         "generation {newest}, {live} alive; tickets of epoch {} until {}",
         tickets.epoch, tickets.epoch_ends
     )?;
+    if let Some(why) = &now.process.landlock_refusal {
+        writeln!(text, "what it may open is not limited: {}", printable_line(why))?;
+    }
     let reloaded = counted(reloads.accepted + reloads.refused, "reload");
     writeln!(text, "{reloaded}, {} refused", reloads.refused)?;
     for Reload { time, outcome, errors, warnings } in reloads.recent.iter().take(RELOADS_SHOWN_MAX)
