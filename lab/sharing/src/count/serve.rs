@@ -450,7 +450,7 @@ const RUST: &[u8] = b"RUST_BACKTRACE";
 const SEALANE: &str = "\
 lanes = 2
 watch = false
-# Valgrind writes files of its own, in the name of the process.
+# Valgrind does not know the calls of Landlock.
 process.sandbox = false
 # Under valgrind a handshake takes long, and waits for others.
 limits = { connect_timeout = \"300s\", handshake_timeout = \"300s\" }
