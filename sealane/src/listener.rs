@@ -37,6 +37,7 @@ use crate::config::{self, ClientTrust, Config, Route};
 use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
+pub(crate) use backend_trust::SYSTEM_BUNDLES;
 pub use backend_trust::{Expiry, Usage};
 pub use backends::host_names;
 pub(crate) use backends::shown as shown_addresses;

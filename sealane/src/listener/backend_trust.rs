@@ -243,7 +243,7 @@ fn system_bundle() -> Option<PathBuf> {
 }
 
 /// Where systems keep the authorities that they believe: Debian and Alpine, Fedora, openSUSE, BSD.
-const SYSTEM_BUNDLES: [&str; 4] = [
+pub(crate) const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",

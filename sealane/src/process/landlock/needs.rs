@@ -95,7 +95,7 @@ pub(super) fn all(file: Option<&Path>, config: &Config) -> BTreeMap<PathBuf, Bit
     for path in OF_THE_SYSTEM {
         grant(path.into(), READ);
     }
-    for path in OF_NAMES {
+    for path in OF_NAMES.iter().chain(&listener::SYSTEM_BUNDLES) {
         folders(Path::new(path), Need::Read).into_iter().for_each(|path| grant(path, READ));
     }
     grant("/dev/null".into(), READ | AccessFs::WriteFile);
@@ -199,8 +199,7 @@ const FOLDERS_OF_THE_MANAGER: [(&str, BitFlags<AccessFs>); 5] = [
     ("STATE_DIRECTORY", KEPT),
 ];
 /// Files by which names are found; they may be links.
-const OF_NAMES: [&str; 4] =
-    ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl/certs/ca-certificates.crt"];
+const OF_NAMES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"];
 /// What the system's library and Rust's read: programs replace single files in /etc by renaming, so
 /// it is all of that.
 const OF_THE_SYSTEM: [&str; 6] =
