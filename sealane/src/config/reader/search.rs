@@ -103,7 +103,7 @@ mod tests {
         };
         for (path, name, line, column, field) in [
             ("conf.d", "main.toml", 1, 12, "include[0]"),
-            ("k.pem", "main.toml", 4, 50, "listener[0].certificates[2].key"),
+            ("k.pem", "main.toml", 4, 53, "listener[0].certificates[2].key"),
             ("/run/a/b", "main.toml", 3, 11, "listener[0].address"),
             ("/srv/x.pem", "main.toml", 4, 17, "listener[0].certificates[0]"),
             ("/srv/store/x", "main.toml", 4, 25, "listener[0].certificates[1]"),
