@@ -136,6 +136,7 @@ functions! {
         fn EVP_PKEY_id(*const Pkey) -> c_int;
         fn OPENSSL_sk_num(*const Stack) -> c_int;
         fn SSL_CIPHER_standard_name(*const Cipher) -> *const c_char;
+        fn SSL_SESSION_get_id(*const SslSession, *mut c_uint) -> *const u8;
         fn SSL_CTX_ctrl(*mut SslCtx, c_int, c_long, *mut c_void) -> c_long;
         fn SSL_CTX_get_cert_store(*const SslCtx) -> *mut X509Store;
         fn SSL_CTX_get_ex_new_index(

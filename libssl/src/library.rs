@@ -126,6 +126,12 @@ impl Library {
         version_text(&self.api, VERSION)
     }
 
+    /// Whether it is OpenBSD's fork of OpenSSL, which resumes no session of TLS 1.3.
+    #[must_use]
+    pub fn is_libressl(&self) -> bool {
+        self.version().starts_with("LibreSSL")
+    }
+
     /// The compiler flags it was built with, in its own words; empty if it does not tell.
     #[must_use]
     pub fn build_flags(&self) -> String {

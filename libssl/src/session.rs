@@ -26,9 +26,21 @@ impl Session {
             return None;
         }
         let session = Self { library, raw };
-        // SAFETY: not null, owned above.
-        let resumable = unsafe { (library.api.SSL_SESSION_is_resumable)(raw) };
-        (resumable == 1).then_some(session)
+        session.is_resumable().then_some(session)
+    }
+
+    /// Whether a server may take it. LibreSSL says of every session that it is not; there one that
+    /// can be offered has a number, made up where it came as a ticket.
+    fn is_resumable(&self) -> bool {
+        let api = &self.library.api;
+        if let (true, Some(number)) = (self.library.is_libressl(), api.SSL_SESSION_get_id) {
+            let mut bytes = 0;
+            // SAFETY: `raw` is alive, and only the length is read of what it tells.
+            unsafe { number(self.raw, &raw mut bytes) };
+            return bytes > 0;
+        }
+        // SAFETY: `raw` is alive.
+        unsafe { (api.SSL_SESSION_is_resumable)(self.raw) == 1 }
     }
 }
 

@@ -123,9 +123,8 @@ pub const STORIES: [Story; 6] = [
         real: "Asio itself, and the OpenSSL that is installed: the shared loop and the loop per \
             core are the write-up's own. Where Asio is missing, the step is left out. OpenSSL \
             1.0.2 itself, its locks handed to whoever waits longest, where it has been built from \
-            its sources (stacks build openssl@1.0.2), BoringSSL where it has (stacks build \
-            boringssl). LibreSSL is unproven: its sources could not be had where this lab was \
-            written, which has never run it.",
+            its sources (stacks build openssl@1.0.2); BoringSSL and LibreSSL, which came after \
+            it, where they have been built (stacks build boringssl, libressl).",
         emulated: "The lock of OpenSSL 1.0 where that is not built: put around every operation of \
             a library that no longer has it, taken as often as OpenSSL 1.0.2 was counted to take \
             its own (1,440 to 1,602 times per MiB), and handed to whoever waits longest.",

@@ -112,6 +112,12 @@ impl Stack for Libssl {
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error> {
         scenario.exists()?;
+        if self.library.is_libressl()
+            && let Some(what) = lacks_in_libressl(scenario)
+        {
+            let text = format!("{} {what}", self.library.version());
+            return Err(Error::Unsupported(text));
+        }
         let plan = Plan {
             library: self.library,
             scenario: scenario.clone(),
@@ -125,6 +131,19 @@ impl Stack for Libssl {
             Share::Session => shared(Some(Arc::new(OnceLock::new()))),
             Share::Thread => Box::new(plan),
         })
+    }
+}
+
+/// What LibreSSL cannot be asked, though it takes the settings, or refuses them for another reason.
+fn lacks_in_libressl(scenario: &Scenario) -> Option<&'static str> {
+    if scenario.version == Version::Tls13 && scenario.kind != Kind::Full {
+        Some("resumes no session of TLS 1.3")
+    } else if scenario.key == Key::Ed25519 {
+        Some("takes no certificate with an Ed25519 key")
+    } else if scenario.group == Group::X25519MlKem768 {
+        Some("does not tell that X25519MLKEM768 was agreed on")
+    } else {
+        None
     }
 }
 
