@@ -159,6 +159,9 @@ const KEY_BYTES: usize = 32;
 const MARK: usize = BUFFER_BYTES;
 
 #[cfg(test)]
+mod measured;
+
+#[cfg(test)]
 mod tests {
     use std::cell::Cell;
     use std::collections::HashSet;

@@ -115,7 +115,7 @@ pub(crate) fn flight(client: &mut ClientConnection) -> Vec<u8> {
 }
 
 /// Hands `bytes` to the client; returns the plaintext, and whether the clean end has come.
-fn deliver(client: &mut ClientConnection, mut bytes: &[u8]) -> (Vec<u8>, bool) {
+pub(crate) fn deliver(client: &mut ClientConnection, mut bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut plain = Vec::new();
     let mut closed = false;
     while !bytes.is_empty() {
