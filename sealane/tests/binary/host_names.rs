@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -90,6 +91,9 @@ fn a_name_that_leads_nowhere_at_the_start_is_served_once_it_leads_somewhere() {
     assert_eq!(sealane.stop(), Some(0));
 }
 
+/// Name servers that this process has started.
+static STARTED: AtomicU8 = AtomicU8::new(0);
+
 /// A real name server, on an address of its own.
 struct NameServer {
     folder: TempDir,
@@ -103,7 +107,8 @@ impl NameServer {
         let folder = tempfile::tempdir().unwrap();
         // No other test of this machine has it.
         let [.., high, low] = std::process::id().to_be_bytes();
-        let address = format!("127.83.{high}.{low}");
+        let nets_before = STARTED.fetch_add(1, Ordering::Relaxed);
+        let address = format!("127.{}.{high}.{low}", 83 + nets_before);
         let mut command = Command::new(program);
         command.args(["--keep-in-foreground", "--no-resolv", "--no-hosts", "--bind-interfaces"]);
         command.args(["--user=root", "--pid-file=", "--conf-file=/dev/null", "--log-facility=-"]);
@@ -141,94 +146,143 @@ impl NameServer {
     }
 }
 
-/// One port of four addresses; each answers whatever it hears with its address's last figure.
-fn start_backends() -> (u16, [IpAddr; 4]) {
+/// A port that nobody else gets at any address, and its number.
+fn reserved_port() -> (ReservedPort, u16) {
     let reserved = ReservedPort::on(Ipv4Addr::UNSPECIFIED.into()).unwrap();
     let port = reserved.address().port();
-    let all = [2, 3, 4, 5].map(|last| IpAddr::from([127, 0, 0, last]));
-    for (address, word) in all.iter().zip(b"2345") {
-        Backend::start_at(SocketAddr::new(*address, port), move |mut stream| {
-            let mut byte = [0];
-            while stream.read_exact(&mut byte).is_ok() {
-                stream.write_all(&[*word]).unwrap();
-            }
-        });
+    (reserved, port)
+}
+
+/// A backend at 127.0.0.`last` that answers whatever it hears with that figure.
+fn start_backend(last: u8, port: u16) -> IpAddr {
+    let address = IpAddr::from([127, 0, 0, last]);
+    Backend::start_at(SocketAddr::new(address, port), move |mut stream| {
+        let mut byte = [0];
+        while stream.read_exact(&mut byte).is_ok() {
+            stream.write_all(&[b'0' + last]).unwrap();
+        }
+    });
+    address
+}
+
+/// A site whose backends are where `NAME` leads.
+struct Followed {
+    sealane: Sealane,
+    connector: Connector,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Followed {
+    /// With such lines for its listener; none if this user may not mount.
+    fn start(names: &NameServer, port: u16, lines: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new();
+        let certificate = folder.path().join("site.pem");
+        std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+        let listener = ListenerSettings::new("site", &certificate, &format!("{NAME}:{port}"));
+        let listener = listener.with(&format!("resolve = \"1s\"\n{lines}"));
+        let address = listener.address;
+        let resolver = names.folder.path().join("resolv.conf");
+        let settings = Settings::new(vec![listener]);
+        let sealane = start(folder.path(), &settings, &resolver, "/etc/resolv.conf")?;
+        let connector = Connector::new(authority.der(), &TLS13);
+        Some(Self { sealane, connector, address, _folder: folder })
     }
-    (port, all)
+
+    fn connect(&self) -> Client {
+        self.connector.connect(self.address).unwrap()
+    }
+
+    /// Who answers 16 clients: on each lane backends take turns.
+    fn answers(&self) -> String {
+        let answers: BTreeSet<_> = (0..16).map(|_| ask(&mut self.connect())).collect();
+        answers.into_iter().collect()
+    }
+}
+
+fn ask(client: &mut Client) -> char {
+    let mut word = [0];
+    client.write_all(b"?").unwrap();
+    client.read_exact(&mut word).unwrap();
+    char::from(word[0])
 }
 
 #[test]
 fn every_address_of_a_name_is_a_backend_and_names_are_followed() {
     let Some(names) = NameServer::start() else { return };
-    let (port, all) = start_backends();
+    let (_reserved, port) = reserved_port();
+    let all = [2, 3, 4, 5].map(|last| start_backend(last, port));
     let addresses = &all[..3];
-    let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::new();
-    let certificate = folder.path().join("site.pem");
-    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
-    let listener = ListenerSettings::new("site", &certificate, &format!("{NAME}:{port}"));
-    let listener = listener.with("resolve = \"1s\"");
-    let address = listener.address;
     names.lead_to(&addresses[..2]);
-    let resolver = names.folder.path().join("resolv.conf");
-    let settings = Settings::new(vec![listener]);
-    let started = start(folder.path(), &settings, &resolver, "/etc/resolv.conf");
-    let Some(mut sealane) = started else { return };
-    let connector = Connector::new(authority.der(), &TLS13);
-    let ask = |client: &mut Client| {
-        let mut word = [0];
-        client.write_all(b"?").unwrap();
-        client.read_exact(&mut word).unwrap();
-        char::from(word[0])
-    };
-    // On each lane they take turns.
-    let answers = || {
-        let answers = (0..16).map(|_| ask(&mut connector.connect(address).unwrap()));
-        answers.collect::<BTreeSet<_>>().into_iter().collect::<String>()
-    };
-    sealane.wait_for_metrics("the name has led somewhere", |metrics| {
+    let Some(mut site) = Followed::start(&names, port, "") else { return };
+    site.sealane.wait_for_metrics("the name has led somewhere", |metrics| {
         metrics.sum("sealane_backend_name_addresses", &[("name", NAME)]) == 2
     });
-    assert_eq!(answers(), "23");
-    let mut stays = connector.connect(address).unwrap();
+    assert_eq!(site.answers(), "23");
+    let mut stays = site.connect();
     let before = ask(&mut stays);
 
     names.lead_to(&addresses[2..]);
-    sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.4"));
-    sealane.wait_until_lanes_serve();
-    assert_eq!(answers(), "4");
+    site.sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.4"));
+    site.sealane.wait_until_lanes_serve();
+    assert_eq!(site.answers(), "4");
     assert_eq!(ask(&mut stays), before, "who is there stays");
 
     // Whatever befalls the name server, what was known is served.
     names.lead_to(&[]);
-    sealane.wait_until_said(&format!("backends {NAME} does not resolve any more: "));
+    site.sealane.wait_until_said(&format!("backends {NAME} does not resolve any more: "));
     names.process.signal(Signal::STOP);
     let failures = |metrics: &Metrics| metrics.sum("sealane_backend_name_failures_total", &[]);
-    let so_far = failures(&sealane.metrics());
-    sealane.wait_for_metrics("more look-ups fail", |m| failures(m) > so_far + 1);
-    assert_eq!(answers(), "4");
+    let so_far = failures(&site.sealane.metrics());
+    site.sealane.wait_for_metrics("more look-ups fail", |m| failures(m) > so_far + 1);
+    assert_eq!(site.answers(), "4");
     names.process.signal(Signal::CONT);
     names.lead_to(&addresses[2..]);
-    sealane.wait_until_said(&format!("backends {NAME} resolves again"));
+    site.sealane.wait_until_said(&format!("backends {NAME} resolves again"));
     names.lead_to(addresses);
-    sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.2, 127.0.0.3, 127.0.0.4"));
-    sealane.wait_until_lanes_serve();
-    assert_eq!(answers(), "234");
-    assert_eq!(sealane.count_said("does not resolve any more"), 1, "it is told once");
+    site.sealane
+        .wait_until_said(&format!("backends {NAME} are at 127.0.0.2, 127.0.0.3, 127.0.0.4"));
+    site.sealane.wait_until_lanes_serve();
+    assert_eq!(site.answers(), "234");
+    assert_eq!(site.sealane.count_said("does not resolve any more"), 1, "it is told once");
     assert_eq!(ask(&mut stays), before);
 
     // Who drains a name drains wherever it leads, until it is put back.
     let named = format!("{NAME}:{port}");
-    tools::output(&mut sealane.command(&["backends", "drain", &named]));
+    tools::output(&mut site.sealane.command(&["backends", "drain", &named]));
     names.lead_to(&all[3..]);
-    sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.5"));
-    sealane.wait_until_lanes_serve();
-    let mut refused = connector.connect(address).unwrap();
+    site.sealane.wait_until_said(&format!("backends {NAME} are at 127.0.0.5"));
+    site.sealane.wait_until_lanes_serve();
+    let mut refused = site.connect();
     let asked = refused.write_all(b"?").and_then(|()| refused.read(&mut [0]));
     assert!(!matches!(asked, Ok(1)), "a new address of a drained name gets nobody");
-    sealane.wait_for_metrics("it is told why", |metrics| metrics.ended("backend_refused") == 1);
-    tools::output(&mut sealane.command(&["backends", "restore", &named]));
-    assert_eq!(answers(), "5");
+    site.sealane
+        .wait_for_metrics("it is told why", |metrics| metrics.ended("backend_refused") == 1);
+    tools::output(&mut site.sealane.command(&["backends", "restore", &named]));
+    assert_eq!(site.answers(), "5");
     drop(stays);
-    assert_eq!(sealane.stop(), Some(0));
+    assert_eq!(site.sealane.stop(), Some(0));
+}
+
+/// What a lane remembers of backends begins anew where their name leads now.
+#[test]
+fn who_is_coming_back_goes_on_with_it_where_the_name_leads_elsewhere() {
+    let Some(names) = NameServer::start() else { return };
+    let (_reserved, port) = reserved_port();
+    let [third, fourth] = [3, 4].map(|last| start_backend(last, port));
+    let second = IpAddr::from([127, 0, 0, 2]);
+    names.lead_to(&[second, third]);
+    let check = "[listener.check]\nevery = \"100ms\"\nrise = 1\nfall = 1\nslow_start = \"1h\"";
+    let Some(mut site) = Followed::start(&names, port, check) else { return };
+    let line = |what: &str| format!("backend {NAME}:{port} at {second}:{port} is {what}");
+    site.sealane.wait_until_said(&line("down"));
+    start_backend(2, port);
+    site.sealane.wait_until_said(&line("up"));
+    assert_eq!(site.answers(), "3", "it has hardly a share yet");
+    names.lead_to(&[second, third, fourth]);
+    site.sealane.wait_until_said(&format!("backends {NAME} are at {second}, {third}, {fourth}"));
+    site.sealane.wait_until_lanes_serve();
+    assert_eq!(site.answers(), "34", "nor has it a full one now");
+    assert_eq!(site.sealane.stop(), Some(0));
 }
