@@ -37,6 +37,7 @@ mod proxy_in;
 mod reload;
 mod restart;
 mod resumption;
+mod resumption_fleet;
 mod routes;
 mod running;
 mod sandbox;

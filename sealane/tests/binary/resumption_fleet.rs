@@ -1,0 +1,243 @@
+//! Tickets of a fleet: processes with copies of one root behind a real balancer, while keys change.
+//!
+//! A key lives for ten minutes at least. Here it lives for seconds, because the wall clock of every
+//! process goes faster (`resumption_fleet/fast_clock.c`): by the same clock for all, as on machines
+//! that keep the time.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustls::version::{TLS12, TLS13};
+use sealane_reserved_port::ReservedPort;
+use tempfile::TempDir;
+
+use crate::harness::backend::Backend;
+use crate::harness::certificates::{Authority, KeyKind, NAMES};
+use crate::harness::client::Connector;
+use crate::harness::peers::haproxy;
+use crate::harness::process::Process;
+use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::tools::{output, required};
+use crate::harness::wait_for;
+
+#[test]
+fn two_machines_resume_as_one_does_while_keys_change() {
+    hold(&[1, 2], Duration::from_secs(3), Duration::from_secs(7));
+}
+
+#[test]
+#[ignore = "three minutes"]
+fn two_and_five_machines_resume_as_one_does_with_a_new_key_every_ten_seconds() {
+    hold(&[1, 2, 5], Duration::from_secs(10), Duration::from_mins(1));
+}
+
+/// Fails unless all that are offered a ticket within its lifetime resume, and nobody fails, for so
+/// long, at each number of machines.
+fn hold(sizes: &[u8], lifetime: Duration, long: Duration) {
+    let (Some(haproxy), Some(cc)) = (required("haproxy"), required("cc")) else { return };
+    for machines in sizes {
+        let fleet = Fleet::start(&haproxy, &cc, *machines, lifetime);
+        let epoch = epoch_of(&fleet.roots[0]);
+        let all = fleet.load(lifetime, long);
+        println!("{machines} machines, a new key every {lifetime:?}: {all:?}");
+        assert_eq!(all.resumed, all.offered, "each within its lifetime: {all:?}");
+        assert!(all.offered > 100, "{all:?}");
+        let elsewhere_expected = if *machines == 1 { 0 } else { all.resumed / 4 };
+        assert!(all.resumed_elsewhere >= elsewhere_expected, "{all:?}");
+        let rotations = long.as_secs() / lifetime.as_secs();
+        wait_for("all roots have moved on, and to the same", || {
+            let have_moved = epoch_of(&fleet.roots[0]) >= epoch + rotations;
+            let texts: BTreeSet<_> = fleet.roots.iter().map(|root| text_of(root)).collect();
+            (have_moved && texts.len() == 1).then_some(())
+        });
+        fleet.stop(&all);
+    }
+}
+
+/// Machines with a certificate in common, each with a copy of one root, and what stands before
+/// them.
+struct Fleet {
+    authority: Authority,
+    balancer: SocketAddr,
+    haproxy: Process,
+    machines: Vec<Sealane>,
+    roots: Vec<PathBuf>,
+    _folder: TempDir,
+}
+
+impl Fleet {
+    /// So many machines whose keys are new after `lifetime`; all but the first join it later, with
+    /// a copy of the root that it began with.
+    fn start(program: &Path, cc: &Path, machines: u8, lifetime: Duration) -> Self {
+        let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
+        let leaf = authority.leaf(KeyKind::P256, &NAMES);
+        let clock = fast_clock(cc, folder.path(), lifetime);
+        let copy = folder.path().join("copy-of-the-root");
+        let (mut addresses, mut roots, mut running) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..machines {
+            let own = folder.path().join(number.to_string());
+            std::fs::create_dir(&own).unwrap();
+            let certificate = own.join("site.pem");
+            std::fs::write(&certificate, &leaf).unwrap();
+            let says_which = Backend::start(move |mut stream| {
+                // A client that does not want to know fails by itself.
+                let _ = std::io::Write::write_all(&mut stream, &[number]);
+            });
+            let root = own.join("ticket-root");
+            if number > 0 {
+                std::fs::copy(&copy, &root).unwrap();
+            }
+            let listener = ListenerSettings::new("site", &certificate, &says_which.address);
+            addresses.push(listener.address);
+            let mut settings = Settings::new(vec![listener]);
+            settings.more = format!("tickets = {{ root = {root:?}, lifetime = {KEY_LIFETIME:?} }}");
+            settings.environment.clone_from(&clock);
+            running.push(Sealane::start(&own, &settings));
+            if number == 0 && machines > 1 {
+                std::fs::copy(&root, &copy).unwrap();
+                wait_for("keys change", || (text_of(&root) != text_of(&copy)).then_some(()));
+            }
+            roots.push(root);
+        }
+        let port = ReservedPort::on_loopback().unwrap();
+        let haproxy = balance(program, folder.path(), &addresses, &port);
+        let balancer = port.address();
+        Self { authority, balancer, haproxy, machines: running, roots, _folder: folder }
+    }
+
+    /// Clients that come for so long, one connection after the other, with what tickets they have.
+    fn load(&self, lifetime: Duration, long: Duration) -> Tally {
+        let until = Instant::now() + long;
+        let often = Duration::from_millis(5);
+        // Not a multiple of the machines: in step, each client would always get the same one. The
+        // last one's tickets are of the key before more often than not.
+        let clients =
+            [(&TLS13, often), (&TLS12, often), (&TLS13, often), (&TLS13, lifetime.mul_f64(0.7))];
+        thread::scope(|scope| {
+            let clients = clients.map(|(version, pause)| {
+                let connector = Connector::new(self.authority.der(), version).with_own_tickets();
+                scope.spawn(move || self.visits(&connector, lifetime, pause, until))
+            });
+            clients.into_iter().map(|client| client.join().unwrap()).sum()
+        })
+    }
+
+    fn visits(
+        &self,
+        connector: &Connector,
+        lifetime: Duration,
+        pause: Duration,
+        until: Instant,
+    ) -> Tally {
+        let mut tally = Tally::default();
+        let mut before: Option<(Instant, u8)> = None;
+        while Instant::now() < until {
+            let begun = Instant::now();
+            let mut client = connector.connect(self.balancer).unwrap();
+            let resumed = client.resumed();
+            let [machine] = client.read_rest().unwrap()[..] else { panic!("half an answer") };
+            tally.handshakes += 1;
+            if let Some((begun_before, machine_before)) = before {
+                // A ticket is younger than the connection that it came by. A machine that stood
+                // still meanwhile is no fault of the fleet.
+                if begun_before.elapsed() < lifetime {
+                    tally.offered += 1;
+                    tally.resumed += u64::from(resumed);
+                    tally.resumed_elsewhere += u64::from(resumed && machine != machine_before);
+                } else {
+                    tally.resumed_late += u64::from(resumed);
+                }
+            }
+            before = Some((begun, machine));
+            thread::sleep(pause);
+        }
+        tally
+    }
+
+    /// Ends all of it; fails unless the machines have seen what clients did.
+    fn stop(self, seen: &Tally) {
+        drop(self.haproxy);
+        let (mut handshakes, mut resumed) = (0, 0);
+        for machine in self.machines {
+            let metrics = machine.metrics();
+            handshakes += metrics.sum("sealane_handshakes_total", &[]);
+            resumed += metrics.sum("sealane_handshakes_total", &[("resumed", "true")]);
+            assert_eq!(machine.stop(), Some(0));
+        }
+        assert_eq!((handshakes, resumed), (seen.handshakes, seen.resumed + seen.resumed_late));
+    }
+}
+
+/// What clients have seen.
+#[derive(Debug, Default)]
+struct Tally {
+    handshakes: u64,
+    /// Those with a ticket within its lifetime.
+    offered: u64,
+    /// Those that resumed by such a ticket.
+    resumed: u64,
+    /// Those that did so at another machine than the one that gave it.
+    resumed_elsewhere: u64,
+    /// Those that resumed by an older ticket.
+    resumed_late: u64,
+}
+
+impl std::iter::Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            handshakes: sum.handshakes + one.handshakes,
+            offered: sum.offered + one.offered,
+            resumed: sum.resumed + one.resumed,
+            resumed_elsewhere: sum.resumed_elsewhere + one.resumed_elsewhere,
+            resumed_late: sum.resumed_late + one.resumed_late,
+        })
+    }
+}
+
+/// HAProxy, which passes on connection by connection to one machine after the other.
+fn balance(program: &Path, folder: &Path, machines: &[SocketAddr], port: &ReservedPort) -> Process {
+    let mut text = format!(
+        "defaults\n mode tcp\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
+         listen fleet\n bind {}\n balance roundrobin\n",
+        port.address()
+    );
+    for (number, address) in machines.iter().enumerate() {
+        text += &format!(" server m{number} {address}\n");
+    }
+    haproxy(program, &folder.join("haproxy.cfg"), &text, &[port])
+}
+
+/// What makes [`KEY_LIFETIME`] pass within `lifetime` for whoever has it in its environment.
+fn fast_clock(cc: &Path, folder: &Path, lifetime: Duration) -> Vec<(String, String)> {
+    let library = folder.join("fast_clock.so");
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/binary/resumption_fleet/fast_clock.c");
+    output(Command::new(cc).args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(source));
+    let rate = KEY_LIFETIME_S / lifetime.as_secs();
+    let from_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let library = library.to_str().unwrap().to_owned();
+    [
+        ("LD_PRELOAD", library),
+        ("FAST_CLOCK_RATE", rate.to_string()),
+        ("FAST_CLOCK_FROM", from_s.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+/// The oldest epoch whose tickets are good, by the file of a root.
+fn epoch_of(root: &Path) -> u64 {
+    text_of(root).split(' ').nth(3).unwrap().parse().unwrap()
+}
+
+fn text_of(root: &Path) -> String {
+    std::fs::read_to_string(root).unwrap()
+}
+
+/// The shortest that there is.
+const KEY_LIFETIME: &str = "10m";
+const KEY_LIFETIME_S: u64 = 600;
