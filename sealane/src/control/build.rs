@@ -69,7 +69,7 @@ impl Registries {
             listeners: ListenerRegistry::default(),
             names: Names::default(),
             responders: ResponderRegistry::new(notices),
-            stores: Stores::default(),
+            stores: Stores::of_a_server(),
         }
     }
 }
