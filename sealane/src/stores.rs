@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sealane_engine::certificates::{CertificateStore, StoreId};
+use sealane_engine::certificates::StoreId;
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
 
 use crate::config::Config;
@@ -36,6 +36,9 @@ pub fn keys_of(config: &Config) -> Result<Option<SealingKeys>, KeySourceError> {
 /// listeners and generations share it; the last one to let go closes it.
 #[derive(Debug, Default)]
 pub struct Stores {
+    /// Whether a store that was in order when Sealane last changed it is opened at once, and
+    /// examined beside.
+    examines_beside: bool,
     /// The most changes that each store was seen with: one that has less is an older copy.
     generations: HashMap<StoreId, u64>,
     open: HashMap<FileId, Opened>,
@@ -45,6 +48,12 @@ pub struct Stores {
 type FileId = (u64, u64);
 
 impl Stores {
+    /// Those of a process that serves: it does not wait for an examination of what is known to be
+    /// in order.
+    pub fn of_a_server() -> Self {
+        Self { examines_beside: true, ..Self::default() }
+    }
+
     /// The store in the folder `path`.
     ///
     /// # Errors
@@ -67,9 +76,17 @@ impl Stores {
     pub fn begin_checks(&self, config: &Config) -> Checks {
         let mut checks = Checks::default();
         for path in config.listeners.iter().filter_map(|listener| listener.store.as_deref()) {
-            if !checks.begun.contains_key(path) && !self.is_in_order(stamp(path)) {
-                let begun = (stamp(path), Examination::begin(path));
-                checks.begun.insert(path.into(), begun);
+            if checks.begun.contains_key(path) || checks.vouched.contains_key(path) {
+                continue;
+            }
+            let stamp = stamp(path);
+            if self.is_in_order(stamp) {
+                continue;
+            }
+            if self.examines_beside && Store::take_vouched(path) {
+                checks.vouched.insert(path.into(), stamp);
+            } else {
+                checks.begun.insert(path.into(), (stamp, Examination::begin(path)));
             }
         }
         checks
@@ -86,7 +103,7 @@ impl Stores {
         path: &Path,
         keys: Option<&SealingKeys>,
         checks: &mut Checks,
-    ) -> Result<Option<Arc<dyn CertificateStore>>, StoreRefused> {
+    ) -> Result<Option<Arc<KeyedStore>>, StoreRefused> {
         let store = self.examined(path, checks)?;
         let Some(keys) = keys else { return Ok(None) };
         Ok(Some(Arc::new(KeyedStore::new(store, keys.clone())?)))
@@ -94,17 +111,21 @@ impl Stores {
 
     fn examined(&mut self, path: &Path, checks: &mut Checks) -> Result<Arc<Store>, StoreRefused> {
         // Looked at first: what changes after that is looked at again.
-        let stamp = match checks.begun.remove(path) {
-            Some((stamp, examination)) => {
+        let (stamp, found) = match (checks.begun.remove(path), checks.vouched.remove(path)) {
+            (Some((stamp, examination)), _) => {
                 examination?.wait()?;
-                stamp
+                (stamp, Found::Examined)
             }
-            None => {
+            (None, Some(stamp)) => (stamp, Found::Vouched),
+            (None, None) => {
                 let stamp = stamp(path);
-                if !self.is_in_order(stamp) {
-                    examine_apart(path)?;
+                match self.is_in_order(stamp) {
+                    true => (stamp, Found::Before),
+                    false => {
+                        examine_apart(path)?;
+                        (stamp, Found::Examined)
+                    }
                 }
-                stamp
             }
         };
         let store = self.open(path)?;
@@ -114,6 +135,11 @@ impl Stores {
             && let Some(open) = self.open.get_mut(&stamp.file)
         {
             open.note_judged(stamp);
+            match found {
+                Found::Before => {}
+                Found::Examined => open.note_examined(),
+                Found::Vouched => open.examine_beside(&store),
+            }
         }
         Ok(store)
     }
@@ -128,7 +154,7 @@ impl Stores {
     /// files until it is in order again. A check that fails is no damage: it is made again. Returns
     /// what an operator should know.
     pub fn look_after(&mut self) -> Vec<String> {
-        let Self { generations, open } = self;
+        let Self { generations, open, .. } = self;
         let mut said = Vec::new();
         for open in open.values_mut() {
             let Some(id) = open.store().map(|store| store.id()) else { continue };
@@ -149,6 +175,18 @@ impl Stores {
 pub struct Checks {
     /// With how the file looked before.
     begun: HashMap<PathBuf, (Option<Stamp>, Result<Examination, Refused>)>,
+    /// Stores for which no check is waited, with how their files look.
+    vouched: HashMap<PathBuf, Option<Stamp>>,
+}
+
+/// How it is known that a store is in order.
+#[derive(Clone, Copy)]
+enum Found {
+    /// It is open, and was before.
+    Before,
+    Examined,
+    /// It was in order when Sealane last changed it.
+    Vouched,
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {

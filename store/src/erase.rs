@@ -34,12 +34,13 @@ impl Store {
         let txn =
             self.tables.env.write_txn().map_err(|error| Fault::from(error).at(self.path()))?;
         let file = self.tables.data_file().map_err(|fault| fault.at(self.path()))?;
+        let before = self.look_between_changes()?;
         let erased = self
             .await_readers(&file)
             .and_then(|()| erase(&file).map_err(|fault| StoreError::of_pages(self.path(), fault)));
         txn.abort();
         erased?;
-        self.note_state().map_err(StoreError::after_commit)?;
+        self.note_state(before.is_vouched).map_err(StoreError::after_commit)?;
         drop(lock);
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! What the folder remembers of its store beside the database: how often it was changed, and how
-//! the file looked after the last change.
+//! What the folder remembers of its store beside the database: how often it was changed, how the
+//! file looked after the last change, and whether it is known to be in order since.
 //!
 //! By the first an older copy of the file is noticed, by the second a change that was not made by
-//! Sealane. It is a text of a few lines, replaced whole after each commit. Whoever can write to the
+//! Sealane, and by the third a start need not wait until all of it was read. It is a text of a few lines, replaced whole after each commit. Whoever can write to the
 //! folder can write it too: it is there for mistakes, not for attackers.
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -17,6 +17,8 @@ use sealane_engine::certificates::StoreId;
 pub(crate) struct State {
     pub(crate) id: StoreId,
     pub(crate) generation: u64,
+    /// Whether the file was found in order, and only Sealane has changed it since.
+    pub(crate) is_vouched: bool,
     pub(crate) stamp: Stamp,
 }
 
@@ -84,7 +86,8 @@ impl State {
             len: number()?.parse().ok()?,
             changed_ns: number()?.parse().ok()?,
         };
-        Some(Self { id: StoreId(id.to_be_bytes()), generation, stamp })
+        let is_vouched = value("examined") == Some("yes");
+        Some(Self { id: StoreId(id.to_be_bytes()), generation, is_vouched, stamp })
     }
 
     fn to_text(self) -> String {
@@ -92,9 +95,11 @@ impl State {
         format!(
             "# By this sealane notices an older copy of data.mdb, and changes it did not make.\n\
              # To take an older copy on purpose, remove this file.\n\
-             store {:032x}\nchanges {}\nfile {device} {inode} {len} {changed_ns}\n",
+             store {:032x}\nchanges {}\nfile {device} {inode} {len} {changed_ns}\n\
+             examined {}\n",
             u128::from_be_bytes(self.id.0),
             self.generation,
+            if self.is_vouched { "yes" } else { "no" },
         )
     }
 }
@@ -114,9 +119,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(State::read(folder.path()).unwrap(), None);
         let stamp = Stamp::of(folder.path()).unwrap();
-        let state = State { id: StoreId([0xab; 16]), generation: 7, stamp };
-        state.write(folder.path()).unwrap();
-        assert_eq!(State::read(folder.path()).unwrap(), Some(state));
+        for is_vouched in [true, false] {
+            let state = State { id: StoreId([0xab; 16]), generation: 7, is_vouched, stamp };
+            state.write(folder.path()).unwrap();
+            assert_eq!(State::read(folder.path()).unwrap(), Some(state));
+        }
+        // As earlier versions wrote it.
+        let earlier = State::parse("store 1\nchanges 1\nfile 1 2 3 4\n");
+        assert!(earlier.is_some_and(|state| !state.is_vouched));
         for text in ["", "store 1\n", "store x\nchanges 1\nfile 1 2 3 4\n"] {
             assert_eq!(State::parse(text), None, "{text:?}");
         }

@@ -18,7 +18,7 @@ use crate::lock_file::LockFile;
 use crate::pages::Metas;
 use crate::seal::SealingKeyId;
 use crate::state::{Stamp, State};
-use crate::tables::{Tables, digest_of_expiry_key, expiry_key};
+use crate::tables::{Tables, begun_file, digest_of_expiry_key, expiry_key};
 
 /// An open store without the keys to its seals. A process opens a store once and shares it.
 pub struct Store {
@@ -76,9 +76,11 @@ impl Store {
             _ => {}
         }
         let lock = lock_folder(path)?;
+        let begun = begun_file(&path.join(DATA_FILE)).map_err(|fault| fault.at(path))?;
+        let is_new = begun.is_none();
         let (store, format) = Self::of(path, || Tables::create(path))?;
         let store = store.of_present_format(format)?;
-        store.note_state()?;
+        store.note_state(is_new || store.look_between_changes()?.is_vouched)?;
         drop(lock);
         Ok(store)
     }
@@ -160,7 +162,45 @@ impl Store {
         }
     }
 
-    fn look_between_changes(&self) -> Result<Look, StoreError> {
+    /// Whether the store in the folder `path` was found in order and changed by Sealane alone since,
+    /// so that it may be served while it is examined once more. That is taken back until
+    /// [`Self::vouch`] says it again: a process that ends by a fault which nobody saw, as of a disk
+    /// that gives back other bytes, has the next one examine first.
+    ///
+    /// False while a process is about to change it, or where the folder cannot be written.
+    pub fn take_vouched(path: &Path) -> bool {
+        let take = || {
+            let folder = File::open(path).ok()?;
+            rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
+            let known = State::read(path).ok()??;
+            let stamp = Stamp::of(&path.join(DATA_FILE)).ok()?;
+            let is_vouched = known.is_vouched && known.stamp == stamp;
+            let taken = State { is_vouched: false, ..known };
+            is_vouched.then(|| taken.write(path).ok()).flatten()
+        };
+        take().is_some()
+    }
+
+    /// Notes that the file was found in order, unless somebody else than Sealane changed it since
+    /// or a process is about to change it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn vouch(&self) -> Result<(), StoreError> {
+        let system = |error| StoreError::system(&self.path, error);
+        let folder = File::open(&self.path).map_err(system)?;
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(()),
+            locked => locked.map_err(|error| system(error.into()))?,
+        }
+        let look = self.look_between_changes()?;
+        match look.is_open_file && look.is_ours && !look.is_vouched {
+            true => self.note_state(true),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn look_between_changes(&self) -> Result<Look, StoreError> {
         let system = |error| StoreError::system(&self.path, error);
         let file = File::open(self.path.join(DATA_FILE)).map_err(system)?;
         let stamp = Stamp::from(&file.metadata().map_err(system)?);
@@ -179,7 +219,9 @@ impl Store {
         };
         let has_lost_lock = self.has_lost_lock.load(Ordering::Acquire);
         let has_its_lock = !has_lost_lock && self.lock.is_none_or(is_its_lock);
-        Ok(Look { has_its_lock, is_open_file: stamp.file == self.file, is_ours, is_whole, stamp })
+        let is_vouched = is_ours && known.is_some_and(|known| known.is_vouched);
+        let is_open_file = stamp.file == self.file;
+        Ok(Look { has_its_lock, is_open_file, is_ours, is_vouched, is_whole, stamp })
     }
 
     /// Lets nobody read from it any more, or again: a map of a damaged file may end the process.
@@ -344,7 +386,8 @@ impl Store {
         _lock: &File,
         write: impl FnOnce(&mut heed::RwTxn<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        if !self.look_between_changes()?.is_open_file {
+        let before = self.look_between_changes()?;
+        if !before.is_open_file {
             return Err(StoreError::Replaced { path: self.path.clone() });
         }
         let write = || {
@@ -355,16 +398,17 @@ impl Store {
             Ok(written)
         };
         let written = write().map_err(|fault: Fault| fault.at(&self.path))?;
-        self.note_state().map_err(StoreError::after_commit)?;
+        self.note_state(before.is_vouched).map_err(StoreError::after_commit)?;
         Ok(written)
     }
 
-    /// Remembers the store as it is now. The caller has the folder's lock.
-    pub(crate) fn note_state(&self) -> Result<(), StoreError> {
+    /// Remembers the store as it is now, and whether it is known to be in order. The caller has the
+    /// folder's lock.
+    pub(crate) fn note_state(&self, is_vouched: bool) -> Result<(), StoreError> {
         let generation = self.generation()?;
         let note = || {
             let stamp = Stamp::of(&self.path.join(DATA_FILE))?;
-            State { id: self.id, generation, stamp }.write(&self.path)
+            State { id: self.id, generation, is_vouched, stamp }.write(&self.path)
         };
         note().map_err(|error| StoreError::system(&self.path, error))
     }
@@ -450,6 +494,8 @@ pub struct Look {
     pub is_open_file: bool,
     /// Whether the last change was Sealane's.
     pub is_ours: bool,
+    /// Whether it was found in order, and all changes since were Sealane's.
+    pub is_vouched: bool,
     /// Whether its length and its first pages are those of a store. If not, a read of the map may
     /// end the process.
     pub is_whole: bool,

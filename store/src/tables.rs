@@ -20,7 +20,7 @@ use crate::lock_file::{LockFile, Reader};
 use crate::names::Row;
 use crate::pages::{Metas, Visitors, Walk};
 use crate::record::Record;
-use crate::seal::{SealingKeyError, SealingKeyId};
+use crate::seal::{SealedEntry, SealingKeyError, SealingKeyId};
 use crate::store::DATA_FILE;
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
@@ -35,11 +35,11 @@ pub(crate) struct Tables {
     gone: Database<U64<BE>, Bytes>,
     /// SHA-256 to the number of chains that an intermediate is in, and its DER.
     intermediates: Database<Bytes, Bytes>,
-    /// The format's number and the store's identity.
-    meta: Database<Str, Bytes>,
+    /// The format's number and the store's identity; what is kept beside certificates too.
+    pub(crate) meta: Database<Str, Bytes>,
     /// Name to a [`Row`]: kinds of key, each with the digest that is served for it.
     pub(crate) names: Database<Str, Bytes>,
-    /// Sealing key to how many private keys are sealed with it.
+    /// Sealing key to how many private keys and entries are sealed with it.
     pub(crate) sealed_with: Database<Bytes, U64<BE>>,
     /// LMDB's lock file, unless it was opened without. LMDB locks it for the process, and whoever
     /// closes it once unlocks it, so it is opened after `env`, and closed after it.
@@ -387,6 +387,11 @@ impl Tables {
                 *counts.entry(record.sealing_key).or_default() += 1;
             }
         }
+        for entry in self.kept(txn, "")? {
+            if let Some(sealed) = SealedEntry::parse(entry?.1) {
+                *counts.entry(sealed.id).or_default() += 1;
+            }
+        }
         self.sealed_with.clear(txn)?;
         counts.into_iter().try_for_each(|(id, count)| self.count_seal(txn, id, count))
     }
@@ -480,7 +485,12 @@ impl Tables {
         Ok(count.map_or(0, |count| u64::from_be_bytes(*count)))
     }
 
-    fn count_seal(&self, txn: &mut RwTxn<'_>, id: SealingKeyId, by: i64) -> Result<(), Fault> {
+    pub(crate) fn count_seal(
+        &self,
+        txn: &mut RwTxn<'_>,
+        id: SealingKeyId,
+        by: i64,
+    ) -> Result<(), Fault> {
         let count = self.sealed_with.get(txn, &id.0)?.unwrap_or(0).saturating_add_signed(by);
         match count {
             0 => drop(self.sealed_with.delete(txn, &id.0)?),

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use rustix::process::{Pid, setpriority_process};
 use sealane_store::{DATA_FILE, StoreError, examine};
 use serde_json::{Value, json};
 
@@ -79,6 +80,13 @@ impl Examination {
         let read = move || from.map_or(Ok(()), |from| pass_on(from, &sender));
         std::thread::Builder::new().name("examination".into()).spawn(read)?;
         Ok(examination)
+    }
+
+    /// Lets all other work of this machine go first.
+    pub fn yield_to_others(&self) {
+        let process = Pid::from_child(&self.child);
+        // Else it only takes more of the machine for a while.
+        let _ = setpriority_process(Some(process), LEAST_PRIORITY);
     }
 
     /// Waits for what was found. The store may be opened if there is no error.
@@ -244,6 +252,8 @@ fn reading_limit(path: &Path) -> Duration {
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// The line before the answer: from here on nobody is waited for.
 const BEGUN: &str = "begun";
+/// The niceness of what nobody waits for.
+const LEAST_PRIORITY: i32 = 19;
 /// What a disk reads in a second at least, from one end of a file to the other.
 const DISK_BYTES_PER_S: u64 = 32 << 20;
 /// Signals by which a process ends itself: others come from outside, as from a system that is out

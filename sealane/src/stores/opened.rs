@@ -2,18 +2,23 @@
 //! served from.
 
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sealane_store::{DATA_FILE, Look, Stamp, Store, StoreError};
 
 use super::StoreRefused;
-use super::examination::{Refused, examine_apart};
+use super::examination::{Examination, Refused, examine_apart};
 
 /// A store that is or was open.
 #[derive(Debug)]
 pub(super) struct Opened {
     /// Whether the lock file was cut or replaced.
     has_lost_lock: bool,
+    /// Whether all of it was read by this process' word, and found in order.
+    is_examined: bool,
+    /// An examination that nobody waits for.
+    beside: Option<JoinHandle<Result<(), Refused>>>,
     /// Set after a check that failed: the next one.
     next_check: Option<NextCheck>,
     /// How the file looked when it was last found in order, or not.
@@ -37,7 +42,14 @@ impl NextCheck {
 
 impl Opened {
     pub(super) fn new(store: &Arc<Store>) -> Self {
-        Self { has_lost_lock: false, next_check: None, seen: None, store: Arc::downgrade(store) }
+        Self {
+            has_lost_lock: false,
+            is_examined: false,
+            beside: None,
+            next_check: None,
+            seen: None,
+            store: Arc::downgrade(store),
+        }
     }
 
     /// The store, while anybody uses it.
@@ -48,6 +60,24 @@ impl Opened {
     /// Notes how the file looked of which it is known whether it is in order.
     pub(super) fn note_judged(&mut self, stamp: Stamp) {
         (self.seen, self.next_check) = (Some(stamp), None);
+    }
+
+    /// Notes that it was read by another process, and found in order.
+    pub(super) fn note_examined(&mut self) {
+        self.is_examined = true;
+    }
+
+    /// Begins to have it examined while it is served, behind all other work of this machine.
+    pub(super) fn examine_beside(&mut self, store: &Store) {
+        let begun = Examination::begin(store.path());
+        self.beside = match begun {
+            Ok(examination) => {
+                examination.yield_to_others();
+                Some(std::thread::spawn(|| examination.wait()))
+            }
+            // That is told by the check that follows.
+            Err(refused) => Some(std::thread::spawn(|| Err(refused))),
+        };
     }
 
     /// Whether it is open, and nobody but Sealane changed it since it was found in order.
@@ -73,12 +103,29 @@ impl Opened {
             let is_new = !std::mem::replace(&mut self.has_lost_lock, true);
             return is_new.then(|| lose_lock(&store));
         }
+        // What was found of it before somebody else changed it says nothing.
+        if let Some(beside) = self.beside.take_if(|beside| beside.is_finished())
+            && let Ok(examined) = beside.join()
+            && look.is_open_file
+            && look.is_ours
+        {
+            self.is_examined = examined.is_ok();
+            return match examined {
+                Err(refused @ Refused::Unknown { .. }) => Some(format!(
+                    "a certificate store is served, and the next start examines it first, because \
+                     this one could not: {refused}"
+                )),
+                examined => self.judge(&store, look, examined, known),
+            };
+        }
         if self.seen == Some(look.stamp) {
+            self.vouch(&store, look);
             return None;
         }
         if look.is_open_file && look.is_ours && !store.is_withdrawn() {
             *known = store.generation().map_or(*known, |now| now.max(*known));
             self.note_judged(look.stamp);
+            self.vouch(&store, look);
             return None;
         }
         let was_withdrawn = store.is_withdrawn();
@@ -95,9 +142,20 @@ impl Opened {
         }
     }
 
+    /// Lets the next process that serves from it do so at once.
+    fn vouch(&self, store: &Store, look: Look) {
+        if self.is_examined && look.is_ours && !look.is_vouched && !store.is_withdrawn() {
+            // Else the next one examines it first.
+            let _ = store.vouch();
+        }
+    }
+
     /// Checks the file that is open.
     fn check(&mut self, store: &Store, look: Look, known: &mut u64) -> Option<String> {
+        // What is found of an earlier state says nothing of this one.
+        self.beside = None;
         let examined = examine_apart(store.path());
+        self.is_examined = examined.is_ok();
         self.judge(store, look, examined, known)
     }
 

@@ -49,5 +49,6 @@ mod store_copies;
 mod store_export;
 mod store_faults;
 mod store_stream;
+mod store_vouched;
 mod store_watch;
 mod unix_listeners;
