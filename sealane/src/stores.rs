@@ -182,10 +182,10 @@ pub struct Checks {
 /// How it is known that a store is in order.
 #[derive(Clone, Copy)]
 enum Found {
-    /// It is open, and was before.
+    /// The store is open, and was before.
     Before,
     Examined,
-    /// It was in order when Sealane last changed it.
+    /// The folder says that it was in order when Sealane last changed it.
     Vouched,
 }
 

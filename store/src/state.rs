@@ -2,8 +2,9 @@
 //! file looked after the last change, and whether it is known to be in order since.
 //!
 //! By the first an older copy of the file is noticed, by the second a change that was not made by
-//! Sealane, and by the third a start need not wait until all of it was read. It is a text of a few lines, replaced whole after each commit. Whoever can write to the
-//! folder can write it too: it is there for mistakes, not for attackers.
+//! Sealane, and by the third a start need not wait until all of it was read. It is a text of a few
+//! lines, replaced whole after each commit. Whoever can write to the folder can write it too: it is
+//! there for mistakes, not for attackers.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};

@@ -162,8 +162,8 @@ impl Store {
         }
     }
 
-    /// Whether the store in the folder `path` was found in order and changed by Sealane alone since,
-    /// so that it may be served while it is examined once more. That is taken back until
+    /// Whether the store in the folder `path` was found in order and changed by Sealane alone
+    /// since, so that it may be served while it is examined once more. That is taken back until
     /// [`Self::vouch`] says it again: a process that ends by a fault which nobody saw, as of a disk
     /// that gives back other bytes, has the next one examine first.
     ///
