@@ -38,6 +38,7 @@ use crate::file_tables::{Descriptors, FileTables};
 use crate::listener::{Answers, Summary, host_names};
 use crate::notices::Notices;
 use crate::operator::{Priority, say, say_at};
+use crate::process::filter::{Filter, unfiltered};
 use crate::relay::{Attendant, LaneDesk, Relay};
 
 pub(crate) use build::unix_now;
@@ -298,6 +299,8 @@ impl Control {
         } else {
             Vec::new()
         };
+        let filter = Filter::wanted(&self.config.process);
+        let (told, filtered) = channel();
         for number in 0..self.config.lanes.get() {
             let setup = LaneSetup {
                 number,
@@ -313,16 +316,32 @@ impl Control {
             let notices = notices_to(&self.notices);
             let giver = NumberGiver::new(self.state.lock().started.at, number);
             let (attendant, orders) = Attendant::new(giver);
-            let lane = start(setup, move |_| Relay::new(giver, attendant, log, notices))
-                .map_err(|error| ServeError::System("cannot start a lane", error))?;
+            let (filter, told) = (filter.clone(), told.clone());
+            let lane = start(setup, move |_| {
+                // In the lane's thread; nobody hears it if that could not be started.
+                let _ = told.send(filter.and_then(|filter| filter.install()));
+                Relay::new(giver, attendant, log, notices)
+            });
+            let lane = lane.map_err(|error| ServeError::System("cannot start a lane", error))?;
             let mut state = self.state.lock();
             state.lanes.push(Arc::clone(&lane.counters));
             state.desks.push(LaneDesk::new(orders, lane.mailbox.clone()));
             drop(state);
             self.lanes.push(lane);
         }
+        drop(told);
+        self.tell_filter(&filtered);
         self.follow_files();
         Ok(())
+    }
+
+    /// Says if a lane may make every system call, and lets the admin address show it.
+    fn tell_filter(&self, filtered: &Receiver<Result<(), String>>) {
+        let refusal = filtered.iter().find_map(Result::err);
+        if let Some(why) = refusal.as_ref().filter(|_| self.config.process.sandbox) {
+            say_at(Priority::Warning, &unfiltered(why));
+        }
+        self.state.lock().filter_refusal = refusal;
     }
 
     /// Says if lanes share a table of open files, and lets the admin address show whose they have.

@@ -1,8 +1,11 @@
 //! What the process of `sealane serve` is, before it starts a thread: which user, who may look into
-//! it, and what it may open.
+//! it, whether its memory can get to a disk, and what it may open. What its lanes may call holds
+//! for them alone: [`filter`].
 
 mod account;
+pub mod filter;
 pub mod landlock;
+pub mod locked;
 
 use std::io;
 
@@ -24,6 +27,8 @@ pub use account::{Account, AccountError, become_user};
 /// It cannot become that user.
 pub fn settle(wanted: &Process) -> Result<Option<Account>, AccountError> {
     let account = Account::named(wanted)?;
+    // While this may be root.
+    locked::raise_limit();
     let is_another = match &account {
         Some(account) => account.take_rights()?,
         None => false,
@@ -36,6 +41,7 @@ pub fn settle(wanted: &Process) -> Result<Option<Account>, AccountError> {
     if let Err(error) = set_no_new_privs(true) {
         say_at(Priority::Warning, &format!("cannot give up what other programs grant: {error}"));
     }
+    locked::lock();
     let account = account.filter(|_| is_another);
     if let Some(account) = &account {
         say(&format!("runs as the user {account}"));

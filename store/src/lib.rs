@@ -33,6 +33,7 @@ mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod unlocked;
 
 pub use error::StoreError;
 pub use examine::{Examined, examine};

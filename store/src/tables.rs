@@ -22,6 +22,7 @@ use crate::pages::{Metas, Visitors, Walk};
 use crate::record::Record;
 use crate::seal::{SealedEntry, SealingKeyError, SealingKeyId};
 use crate::store::DATA_FILE;
+use crate::unlocked::unlock;
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
 /// An open database.
@@ -536,6 +537,7 @@ fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
     // says.
     #[allow(unsafe_code, reason = "a mapped file cannot be opened otherwise")]
     let env = unsafe { options.flags(flags).open(path)? };
+    unlock(&path.join(DATA_FILE));
     // Readers that were killed would keep old pages from being used again.
     env.clear_stale_readers()?;
     Ok(env)

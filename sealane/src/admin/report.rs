@@ -18,7 +18,7 @@ use crate::backends::BackendCounters;
 use crate::config::{ClientDemand, Limits, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
-use crate::process::{has_core_dumps, landlock};
+use crate::process::{has_core_dumps, landlock, locked};
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
@@ -35,7 +35,7 @@ pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
     let mut body = serde_json::to_vec_pretty(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": process::id(),
-        "process": own_process(),
+        "process": own_process(state),
         "phase": state.phase.name(),
         "now": Timestamp::now(),
         "started": Timestamp::from(state.started.at),
@@ -69,13 +69,17 @@ pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
 }
 
 /// The process as the kernel has it now.
-fn own_process() -> Value {
+fn own_process(state: &ControlState) -> Value {
     json!({
         "user": geteuid().as_raw(),
         "group": getegid().as_raw(),
         "core_dump": has_core_dumps(),
         "landlock": landlock::version().ok(),
         "landlock_refusal": landlock::version().err(),
+        "memory_locked": locked::verdict().is_ok(),
+        "memory_locked_refusal": locked::verdict().err(),
+        "seccomp": state.filter_refusal.is_none(),
+        "seccomp_refusal": state.filter_refusal,
     })
 }
 

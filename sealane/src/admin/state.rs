@@ -45,6 +45,8 @@ pub struct ControlState {
     pub file_tables: FileTables,
     /// How many have one of their own.
     pub lanes_with_own_table: usize,
+    /// Why they are held to no filter of system calls, if they are not.
+    pub filter_refusal: Option<String>,
     /// Generations that were published.
     pub generations: Generations,
     /// The listeners of the newest generation.
@@ -76,6 +78,7 @@ impl Default for ControlState {
             desks: Vec::new(),
             file_tables: FileTables::OfLanes,
             lanes_with_own_table: 0,
+            filter_refusal: Some("no lane has started yet".to_owned()),
             generations: Generations::default(),
             listeners: Vec::new(),
             listeners_counted: Vec::new(),

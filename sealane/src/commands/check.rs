@@ -29,7 +29,7 @@ use crate::listener::{
     days_until, resolve_all, said_of, survey,
 };
 use crate::operator::{Priority, say_at};
-use crate::process::{Account, AccountError, hide_memory, landlock};
+use crate::process::{Account, AccountError, filter, hide_memory, landlock, locked};
 use crate::stores::Stores;
 
 /// Checks and prints.
@@ -39,14 +39,19 @@ use crate::stores::Stores;
 pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> {
     // Private keys are read.
     hide_memory();
+    locked::raise_limit();
     if let Err(error) = become_who_serves(&arguments.config) {
         say_at(Priority::Error, &error.to_string());
         return Ok(Exit::Invalid);
     }
+    locked::lock();
+    let unlocked = locked::warning().map(|(_, text)| text);
     let config = Config::load_partly(&arguments.config).0;
-    let warning = config.and_then(|config| landlock::close(Some(&arguments.config), &config));
+    let open = config.as_ref().and_then(|it| landlock::close(Some(&arguments.config), it));
+    let unfiltered = config.as_ref().and_then(|config| filter::warning(&config.process));
     let mut report = Report::of(&arguments.config, &Machine::this());
-    report.warnings.extend(warning.map(Finding::general));
+    let warnings = [unlocked, open, unfiltered].into_iter().flatten();
+    report.warnings.extend(warnings.map(Finding::general));
     if arguments.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         writeln!(out)?;

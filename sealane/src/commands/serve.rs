@@ -47,6 +47,9 @@ fn serve(arguments: ServeArguments) -> Exit {
     if let Some(warning) = process::warning() {
         say_at(Priority::Warning, warning);
     }
+    if let Some((priority, text)) = process::locked::warning() {
+        say_at(priority, &text);
+    }
     systemd::tell(&[NotifyState::Ready]);
     finish(control.run())
 }

@@ -47,7 +47,9 @@ fn checked(directory: &Path, file: &str, kind: &str) -> Vec<String> {
     let check = sealane(directory, &["check", "--json", "--config", file]);
     let report: serde_json::Value = serde_json::from_slice(&check.stdout).unwrap();
     let messages = report[kind].as_array().unwrap().iter().map(|each| &each["message"]);
-    messages.map(|message| message.as_str().unwrap().to_owned()).collect()
+    let messages = messages.map(|message| message.as_str().unwrap().to_owned());
+    // Who runs the tests may not lock memory; that is none of the listeners' business.
+    messages.filter(|message| !message.starts_with("memory with keys")).collect()
 }
 
 #[test]

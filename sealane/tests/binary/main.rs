@@ -15,6 +15,7 @@ mod backend_tls;
 mod backends;
 mod backends_told;
 mod bytes;
+mod calls;
 mod challenges;
 mod client_certificates;
 mod clients;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Signal, geteuid};
+use rustix::thread::{CapabilitySet, capabilities};
 use rustls::version::TLS13;
 use serde_json::Value;
 
@@ -15,6 +16,7 @@ use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
 use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
+use crate::harness::site::Site;
 use crate::harness::tools::{self, required};
 use crate::harness::{PATIENCE, wait_for};
 
@@ -309,4 +311,90 @@ fn whoever_serves_as_root_is_told() {
     let mut sealane = rig.start();
     sealane.wait_until_said("sealane: serves as root");
     assert_eq!(of_all_threads(&sealane, "NoNewPrivs"), "1");
+}
+
+/// What the kernel says of each part of a process's memory: whether it is locked. The state of the
+/// kernel's random numbers is left out: that is dropped, and never swapped.
+fn parts(process: u32) -> Vec<(String, bool)> {
+    let maps = fs::read_to_string(format!("/proc/{process}/smaps")).unwrap();
+    let mut parts = Vec::new();
+    let mut name = "";
+    for line in maps.lines() {
+        if line.split_once(' ').is_some_and(|(range, _)| range.contains('-')) {
+            name = line;
+        } else if let Some(flags) = line.strip_prefix("VmFlags: ") {
+            let has = |wanted| flags.split(' ').any(|flag| flag == wanted);
+            if !has("dp") {
+                parts.push((name.to_owned(), has("lo")));
+            }
+        }
+    }
+    parts
+}
+
+#[test]
+fn memory_is_locked_where_the_limit_allows_all_of_it_and_else_that_is_said() {
+    let Some(mut rig) = Rig::new("") else { return };
+    let (Some(prlimit), Some(setpriv)) = (required("prlimit"), required("setpriv")) else { return };
+    let prlimit = [prlimit.to_str().unwrap(), "--memlock=65536:65536"];
+    let setpriv = [setpriv.to_str().unwrap(), "--reuid", NOBODY, "--clear-groups"];
+    let own = capabilities(None).unwrap().effective;
+    let become_nobody = format!("process.user = {NOBODY:?}");
+    // Root locks what it likes, and raises the limit for the user that it becomes; the root of some
+    // machines and containers may not.
+    let as_nobody = [&prlimit[..], &setpriv].concat();
+    for (command, more, is_locked) in [
+        (&prlimit[..], "", own.contains(CapabilitySet::IPC_LOCK)),
+        (&prlimit, &*become_nobody, own.contains(CapabilitySet::SYS_RESOURCE)),
+        (&as_nobody, "", false),
+    ] {
+        rig.settings.more = more.into();
+        let mut sealane = rig.start_by(command);
+        rig.visit(rig.settings.listeners[0].address);
+        if !is_locked {
+            sealane.wait_until_said("sealane: memory with keys may be written to swap");
+        }
+        let mut parts = parts(sealane.process.id());
+        parts.retain(|(name, _)| name.contains(" rw-p ") && !name.contains("[vvar"));
+        // Stacks, heaps and what threads were given later.
+        assert!(parts.len() > 10, "{parts:?}");
+        let others: Vec<_> = parts.iter().filter(|(_, locked)| *locked != is_locked).collect();
+        assert!(others.is_empty(), "{command:?} {more}: {others:?}");
+        let state: Value = serde_json::from_str(&sealane.admin("/state")).unwrap();
+        assert_eq!(state["process"]["memory_locked"], is_locked, "{}", state["process"]);
+        let why = "this process may lock 64KiB of it, and locks all or nothing; \
+                   LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited, allows it";
+        let said = sealane.said().join("\n");
+        let is_said = said.contains("sealane: memory with keys may be written to swap");
+        assert_eq!((is_said, said.contains(why)), (!is_locked, !is_locked), "{said}");
+        let status = tools::output(&mut sealane.command(&["status"]));
+        assert_eq!(status.contains(why), !is_locked, "{status}");
+        let checked = Command::new(command[0])
+            .args(&command[1..])
+            .args([BINARY, "check", "--config"])
+            .arg(rig.path().join("sealane.toml"))
+            .output();
+        let checked = String::from_utf8(checked.unwrap().stdout).unwrap();
+        assert_eq!(checked.contains(why), !is_locked, "{checked}");
+        assert_eq!(sealane.stop(), Some(0));
+        // What the next user could not remove.
+        wait_for("the socket is gone", || (!rig.path().join("admin.sock").exists()).then_some(()));
+    }
+}
+
+/// The pages of a store are a file's: locked, each that was ever read would stay in memory.
+#[test]
+fn of_locked_memory_a_store_is_no_part() {
+    let site = Site::start();
+    site.served("kept.test").unwrap();
+    let process = site.sealane().process.id();
+    if !capabilities(None).unwrap().effective.contains(CapabilitySet::IPC_LOCK) {
+        println!("SKIPPED: it takes root to lock memory here");
+        return;
+    }
+    let parts = parts(process);
+    let store = parts.iter().filter(|(name, _)| name.ends_with("/store/data.mdb"));
+    let store: Vec<_> = store.map(|(_, is_locked)| *is_locked).collect();
+    assert_eq!(store, [false], "{parts:?}");
+    assert!(parts.iter().any(|(_, is_locked)| *is_locked), "{parts:?}");
 }

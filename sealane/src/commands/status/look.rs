@@ -46,6 +46,8 @@ pub(super) struct State {
 #[derive(Deserialize)]
 pub(super) struct Process {
     pub(super) landlock_refusal: Option<String>,
+    pub(super) memory_locked_refusal: Option<String>,
+    pub(super) seccomp_refusal: Option<String>,
 }
 
 #[derive(Deserialize)]

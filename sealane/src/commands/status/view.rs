@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::commands::counted;
 use crate::commands::running::{printable, printable_line};
 
-use super::look::{Certificate, Lane, Look, Reload, State};
+use super::look::{Certificate, Lane, Look, Process, Reload, State};
 
 /// What is drawn in.
 #[derive(Clone, Copy)]
@@ -55,9 +55,7 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
         "generation {newest}, {live} alive; tickets of epoch {} until {}",
         tickets.epoch, tickets.epoch_ends
     )?;
-    if let Some(why) = &now.process.landlock_refusal {
-        writeln!(text, "what it may open is not limited: {}", printable_line(why))?;
-    }
+    unheld(text, &now.process)?;
     let reloaded = counted(reloads.accepted + reloads.refused, "reload");
     writeln!(text, "{reloaded}, {} refused", reloads.refused)?;
     for Reload { time, outcome, errors, warnings } in reloads.recent.iter().take(RELOADS_SHOWN_MAX)
@@ -67,6 +65,21 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
             for finding in findings.iter().take(FINDINGS_SHOWN_MAX) {
                 writeln!(text, "    {kind}: {}", printable(finding))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// What the process is not kept from, and why.
+fn unheld(text: &mut String, process: &Process) -> std::fmt::Result {
+    let Process { landlock_refusal, memory_locked_refusal, seccomp_refusal } = process;
+    for (what, refusal) in [
+        ("what it may open is not limited", landlock_refusal),
+        ("lanes may make every system call", seccomp_refusal),
+        ("memory with keys may be written to swap", memory_locked_refusal),
+    ] {
+        if let Some(why) = refusal {
+            writeln!(text, "{what}: {}", printable_line(why))?;
         }
     }
     Ok(())

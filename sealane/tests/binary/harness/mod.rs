@@ -7,6 +7,7 @@ pub mod acme;
 pub mod backend;
 pub mod certificates;
 pub mod client;
+pub mod filtered;
 pub mod header_reader;
 pub mod nginx;
 pub mod peers;

@@ -25,6 +25,8 @@ pub struct Settings {
     /// Lines of the table `limits`.
     pub limits: String,
     pub listeners: Vec<ListenerSettings>,
+    /// A folder for what strace(1) sees of the process, by its threads.
+    pub trace_to: Option<PathBuf>,
 }
 
 /// One listener of it.
@@ -75,7 +77,9 @@ impl ListenerSettings {
 impl Settings {
     pub fn new(listeners: Vec<ListenerSettings>) -> Self {
         let (more, limits, environment) = (String::new(), String::new(), Vec::new());
-        Self { lanes: 2, more, environment, limits, listeners }
+        // Of a whole suite, if that is asked for.
+        let trace_to = std::env::var_os(TRACE_TO).map(PathBuf::from);
+        Self { lanes: 2, more, environment, limits, listeners, trace_to }
     }
 
     /// Writes the file whole: beside its place, and then into it by renaming.
@@ -140,6 +144,7 @@ impl Sealane {
         super::raise_descriptor_limit();
         settings.write(folder);
         command.args(["serve", "--config"]).arg(folder.join("sealane.toml"));
+        let mut command = traced(command, settings.trace_to.as_deref());
         command.envs(settings.environment.iter().cloned()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         // What is passed on by it is the child's alone now.
@@ -233,6 +238,27 @@ impl Sealane {
         wait_for(what, || Some(self.metrics()).filter(&holds))
     }
 }
+
+/// The same command, under strace(1) if there is a folder for what that writes: a file for each
+/// thread.
+fn traced(command: Command, folder: Option<&Path>) -> Command {
+    let Some(folder) = folder else { return command };
+    std::fs::create_dir_all(folder).unwrap();
+    let to = tempfile::Builder::new().prefix("trace").tempfile_in(folder).unwrap();
+    let (_, path) = to.keep().unwrap();
+    let mut by = Command::new("strace");
+    // The tracer is the grandchild, so that the process has the number that is expected.
+    by.args(["-D", "-ff", "-qq", "-o"]).arg(path);
+    by.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    if let Some(folder) = command.get_current_dir() {
+        by.current_dir(folder);
+    }
+    by.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    by
+}
+
+/// The variable that names a folder for traces of all processes that a run of the tests starts.
+pub const TRACE_TO: &str = "SEALANE_TRACE_TO";
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_sealane");
