@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 24] = [
+static LAYERS: [Layer; 25] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -230,6 +230,7 @@ static LAYERS: [Layer; 24] = [
         may_use: &[
             "sealane-certificate-files",
             "sealane-lanes",
+            "sealane-operator",
             "sealane-store",
             "sealane-engine",
             "sealane-file-table",
@@ -246,6 +247,12 @@ static LAYERS: [Layer; 24] = [
             "sealane-engine",
             "sealane-file-table",
         ],
+        bans: &[],
+    },
+    // What all programs of ours read from their operator, and say to them.
+    Layer {
+        folder: "operator",
+        may_use: &["sealane-certificate-files", "sealane-store"],
         bans: &[],
     },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
