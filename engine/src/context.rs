@@ -23,6 +23,7 @@ use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
 use crate::session::ServerSession;
 use crate::tickets::{LaneClock, LaneTickets, TicketRoot, TicketRootError, UnixSeconds};
 
+mod challenge;
 mod key_log;
 
 pub use key_log::KEY_LOG_BYTES_MAX;
@@ -360,9 +361,28 @@ fn server_config(
     resolver: Arc<dyn ResolvesServerCert>,
     lane: &LaneResources,
 ) -> Result<ServerConfig, ContextError> {
-    let clock: Arc<LaneClock> = Arc::clone(&lane.clock);
+    let policy = &context.policy;
+    let mut config = without_tickets(policy, provider, clients, resolver, &lane.clock)?;
+    config.alpn_protocols.clone_from(&policy.alpn);
+    config.send_tls13_tickets = context.tickets.min(TICKETS_MAX);
+    if context.tickets > 0 {
+        let proofs = clients.as_ref().map(|verifier| Proofs::new(Arc::clone(verifier)));
+        config.ticketer = Arc::new(lane.tickets.ticketer(policy.digest()).judging(proofs));
+    }
+    Ok(config)
+}
+
+/// The settings for sessions that none follows, and without application protocols.
+fn without_tickets(
+    policy: &Policy,
+    provider: Arc<CryptoProvider>,
+    clients: &Option<Arc<LaneVerifier>>,
+    resolver: Arc<dyn ResolvesServerCert>,
+    clock: &Arc<LaneClock>,
+) -> Result<ServerConfig, rustls::Error> {
+    let clock: Arc<LaneClock> = Arc::clone(clock);
     let builder = ServerConfig::builder_with_details(provider, clock)
-        .with_protocol_versions(context.policy.versions.supported())?;
+        .with_protocol_versions(policy.versions.supported())?;
     let builder = match clients {
         Some(verifier) => {
             let verifier: Arc<LaneVerifier> = Arc::clone(verifier);
@@ -371,7 +391,6 @@ fn server_config(
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(resolver);
-    config.alpn_protocols.clone_from(&context.policy.alpn);
     // Only tickets resume: a session store would be a lock, or would not reach across lanes.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     // Without it a session of TLS 1.2 is not bound to the certificate that it began with, and
@@ -380,12 +399,8 @@ fn server_config(
     // Sessions under TLS 1.3 read and write their own records behind the handshake. Whoever in this
     // process drives rustls with these settings might take a connection's keys too.
     config.enable_secret_extraction = true;
-    config.send_tls13_tickets = context.tickets.min(TICKETS_MAX);
+    config.send_tls13_tickets = 0;
     // How much rustls skips. It accepts early data only of sessions in a store, and there is none.
     config.max_early_data_size = EARLY_DATA_SKIPPED_MAX;
-    if context.tickets > 0 {
-        let proofs = clients.as_ref().map(|verifier| Proofs::new(Arc::clone(verifier)));
-        config.ticketer = Arc::new(lane.tickets.ticketer(context.policy.digest()).judging(proofs));
-    }
     Ok(config)
 }

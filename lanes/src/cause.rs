@@ -31,6 +31,8 @@ macro_rules! causes {
 }
 
 causes! {
+    /// An authority's question for a name (`tls-alpn-01`) was answered out of the store.
+    AcmeChallenge = "acme_challenge", Nobody;
     /// The backend's certificate has expired, or is not valid yet.
     BackendCertificateExpired = "backend_certificate_expired", Backend;
     /// The backend's certificate is for another name than the one asked for.

@@ -77,6 +77,8 @@ pub(crate) struct Connection {
     pub(crate) abandoned: bool,
     /// Whether it stands in the lane's queue of connections with work left.
     pub(crate) queued: bool,
+    /// Whether an authority asks who serves a name: the connection ends with its handshake.
+    pub(crate) is_challenge: bool,
     /// Whether the peer may leave without having said anything behind its preamble.
     pub(crate) is_probe: bool,
 }
@@ -231,6 +233,7 @@ impl Connection {
             refused: None,
             abandoned: false,
             queued: false,
+            is_challenge: false,
             is_probe: false,
         }
     }

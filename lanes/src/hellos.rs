@@ -149,14 +149,19 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 Err((alert::fatal(AlertDescription::InternalError), Cause::Internal))
             }
         };
-        let admitted = context.and_then(|context| match context.admit(&hello) {
-            Ok(config) => Ok((config, context)),
-            Err(refusal) => Err((refusal.alert(), Cause::of_refusal(refusal))),
+        let admitted = context.and_then(|context| match context.challenge(&hello) {
+            Some(config) => Ok((config, context, true)),
+            None => match context.admit(&hello) {
+                Ok(config) => Ok((config, context, false)),
+                Err(refusal) => Err((refusal.alert(), Cause::of_refusal(refusal))),
+            },
         });
         let connection = &mut self.entry.connection;
         match admitted {
-            Ok((config, context)) => {
-                let awaited = Awaited::new(context.asks_certificates(), hello.offers_early_data);
+            Ok((config, context, is_challenge)) => {
+                let asks = context.asks_certificates() && !is_challenge;
+                let awaited = Awaited::new(asks, hello.offers_early_data);
+                connection.is_challenge = is_challenge;
                 let session = ServerSession::new(config).map_err(|_| Cause::Internal)?;
                 connection.server_name = hello.server_name;
                 connection.session = Some(Box::new(session.awaiting(awaited)));

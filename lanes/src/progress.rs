@@ -279,6 +279,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     }
 
     fn take_plaintext(&mut self, fed: Fed) -> Result<(), Cause> {
+        if fed.established && self.entry.connection.is_challenge {
+            return self.end_challenge();
+        }
         if fed.established {
             self.establish()?;
         }
@@ -333,6 +336,15 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             self.core.tickets.push_back((due_ms, connection.token));
         }
         self.hand_over()
+    }
+
+    /// The authority has seen the certificate that it asked for, and nothing follows.
+    fn end_challenge(&mut self) -> Result<(), Cause> {
+        let session = self.entry.connection.session.as_mut().ok_or(Cause::Internal)?;
+        self.core.counters.handshakes.count(session);
+        let closed = session.close(&mut self.buffers.outbox.wire);
+        closed.map_err(|error| Cause::of_session(&error, true))?;
+        self.refuse(Cause::AcmeChallenge)
     }
 
     /// Hands the connection to the service: nothing more is awaited before its plaintext.

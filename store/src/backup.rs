@@ -74,5 +74,7 @@ fn take_over(tables: &Tables, txn: &mut RwTxn<'_>, from: &Tables) -> Result<(), 
             to.put_with_flags(txn, PutFlags::APPEND, key, value)?;
         }
     }
+    // The seals were counted with the table that counts them.
+    tables.take_over_kept(txn, from, &source)?;
     gone.into_iter().try_for_each(|digest| tables.note_gone(txn, digest))
 }

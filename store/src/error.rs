@@ -8,7 +8,7 @@ use crate::record::RecordError;
 use crate::seal::{SealingKeyError, SealingKeyId};
 use crate::state::STATE_FILE;
 use crate::store::{DATA_FILE, LOCK_FILE};
-use crate::{MAP_BYTES, READERS_MAX};
+use crate::{KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, MAP_BYTES, READERS_MAX};
 
 /// Why a store does not do what it was asked for; `path` is the store's. The fault is the
 /// operator's unless a variant says otherwise.
@@ -47,6 +47,17 @@ pub enum StoreError {
     Full {
         /// The store.
         path: PathBuf,
+    },
+    /// An entry is longer than a store keeps: a fault of whoever fills it.
+    #[error(
+        "{name:.64}: an entry of {len} bytes; a store keeps {KEPT_BYTES_MAX}, under a name of 1 to \
+         {KEPT_NAME_BYTES_MAX}"
+    )]
+    KeptTooLong {
+        /// The entry.
+        name: String,
+        /// Its bytes.
+        len: usize,
     },
     /// Some private keys were sealed with a key that is not given.
     #[error(

@@ -66,19 +66,30 @@ impl KeyedStore {
         certificates: &[Arc<Certificate>],
         now_s: i64,
     ) -> Result<Imported, StoreError> {
+        self.import_with(certificates, now_s, |_| Ok(()))
+    }
+
+    /// The same with `more`, which is written in the same transaction.
+    pub(crate) fn import_with(
+        &self,
+        certificates: &[Arc<Certificate>],
+        now_s: i64,
+        more: impl FnOnce(&mut RwTxn<'_>) -> Result<(), Fault>,
+    ) -> Result<Imported, StoreError> {
         if let Some(nameless) = certificates.iter().find(|each| each.names().is_empty()) {
             return Err(StoreError::NoName { label: nameless.label().to_owned() });
         }
         let mut imported = Imported::default();
         self.store.write(|txn| {
             let mut each = certificates.iter();
-            each.try_for_each(|one| self.import_one(txn, one, now_s, &mut imported))
+            each.try_for_each(|one| self.import_one(txn, one, now_s, &mut imported))?;
+            more(txn)
         })?;
         Ok(imported)
     }
 
     /// Seals the next private keys that are not sealed with the current key anew, at most
-    /// `count_max` in one transaction. What is left is counted in the answer; an interrupted run is
+    /// `count_max` in one transaction, and with the first of them all entries. What is left is counted in the answer; an interrupted run is
     /// simply begun again.
     ///
     /// # Errors
@@ -247,7 +258,7 @@ impl KeyedStore {
         count_max: usize,
     ) -> Result<Resealed, Fault> {
         let digests = self.digests_after(txn, after, count_max)?;
-        let mut resealed = 0;
+        let mut resealed = if after.is_none() { self.reseal_kept(txn)? } else { 0 };
         for digest in &digests {
             let Some(record) = self.tables().record(txn, *digest)? else { continue };
             let before = record.sealing_key;
@@ -395,6 +406,10 @@ impl StoreView for View<'_> {
         self.keyed.open_record(&self.txn, digest, &record).map_err(|_| StoreFailure)
     }
 
+    fn challenge(&self, name: &str) -> Result<Option<OpenedCertificate>, StoreFailure> {
+        self.keyed.challenge_in(&self.txn, name).map_err(|_| StoreFailure)
+    }
+
     fn gone_since(&self, seen: Option<u64>) -> Result<Gone, StoreFailure> {
         self.keyed.tables().gone_since(&self.txn, seen).map_err(|_| StoreFailure)
     }
@@ -416,7 +431,7 @@ pub struct Imported {
 pub struct Resealed {
     /// Where the next call goes on; none if all have been seen.
     pub last: Option<CertificateDigest>,
-    /// Private keys sealed anew.
+    /// Private keys and entries sealed anew.
     pub resealed: u64,
     /// Certificates looked at.
     pub seen: usize,

@@ -105,24 +105,49 @@ impl SealingKeys {
     }
 
     fn seal_bound(&self, key: &EncodedKey, bound: &[u8]) -> Result<Sealed, SealingKeyError> {
-        let sealing = self.0.first().ok_or(SealingKeyError::None)?;
-        let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce).map_err(|_| SealingKeyError::NoRandomBytes)?;
         let encoding = match key.encoding() {
             KeyEncoding::Pkcs1 => 1,
             KeyEncoding::Pkcs8 => 2,
             KeyEncoding::Sec1 => 3,
         };
-        // A buffer that never moves, so that no copy of the key stays behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(1 + key.der().len() + TAG_BYTES));
-        bytes.push(encoding);
-        bytes.extend_from_slice(key.der());
+        self.seal_parts([&[encoding], key.der()], bound)
+    }
+
+    fn seal_parts(&self, parts: [&[u8]; 2], bound: &[u8]) -> Result<Sealed, SealingKeyError> {
+        let sealing = self.0.first().ok_or(SealingKeyError::None)?;
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce).map_err(|_| SealingKeyError::NoRandomBytes)?;
+        // A buffer that never moves, so that no copy of the secret stays behind.
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut bytes = Zeroizing::new(Vec::with_capacity(len + TAG_BYTES));
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let tag = sealing
             .cipher()
             .encrypt_in_place_detached(&XNonce::from(nonce), bound, &mut bytes)
             .map_err(|_| SealingKeyError::CannotSeal)?;
         bytes.extend_from_slice(&tag);
         Ok(Sealed { id: sealing.id, nonce, bytes: bytes.to_vec() })
+    }
+
+    /// Seals what is no private key of a certificate, for the entry that `bound` identifies; the
+    /// answer is what [`SealedEntry::parse`] reads.
+    pub(crate) fn seal_entry(
+        &self,
+        value: &[u8],
+        bound: &[u8],
+    ) -> Result<Vec<u8>, SealingKeyError> {
+        let sealed = self.seal_parts([&[], value], &associated_entry(self.current(), bound))?;
+        Ok([sealed.id.0.as_slice(), &sealed.nonce, &sealed.bytes].concat())
+    }
+
+    /// Opens what [`Self::seal_entry`] made for the same `bound`.
+    pub(crate) fn open_entry(
+        &self,
+        sealed: &SealedEntry<'_>,
+        bound: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+        let bound = associated_entry(sealed.id, bound);
+        self.open_bytes(sealed.id, sealed.nonce, sealed.bytes, &bound)
     }
 
     /// Opens what [`Self::seal`] made for the same `bound`.
@@ -154,12 +179,7 @@ impl SealingKeys {
         sealed: &[u8],
         bound: &[u8],
     ) -> Result<EncodedKey, OpenError> {
-        let key = self.0.iter().find(|key| key.id == id).ok_or(OpenError::KeyMissing)?;
-        let (sealed, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(OpenError::Damaged)?;
-        let mut opened = Zeroizing::new(sealed.to_vec());
-        key.cipher()
-            .decrypt_in_place_detached(&XNonce::from(*nonce), bound, &mut opened, &Tag::from(*tag))
-            .map_err(|_| OpenError::Damaged)?;
+        let opened = self.open_bytes(id, nonce, sealed, bound)?;
         let (encoding, der) = opened.split_first().ok_or(OpenError::Damaged)?;
         let encoding = match encoding {
             1 => KeyEncoding::Pkcs1,
@@ -168,6 +188,22 @@ impl SealingKeys {
             _ => return Err(OpenError::Damaged),
         };
         Ok(EncodedKey::new(encoding, der))
+    }
+
+    fn open_bytes(
+        &self,
+        id: SealingKeyId,
+        nonce: &[u8; NONCE_BYTES],
+        sealed: &[u8],
+        bound: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+        let key = self.0.iter().find(|key| key.id == id).ok_or(OpenError::KeyMissing)?;
+        let (sealed, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(OpenError::Damaged)?;
+        let mut opened = Zeroizing::new(sealed.to_vec());
+        key.cipher()
+            .decrypt_in_place_detached(&XNonce::from(*nonce), bound, &mut opened, &Tag::from(*tag))
+            .map_err(|_| OpenError::Damaged)?;
+        Ok(opened)
     }
 }
 
@@ -233,6 +269,22 @@ pub(crate) struct Sealed {
     pub(crate) id: SealingKeyId,
     pub(crate) nonce: [u8; NONCE_BYTES],
     pub(crate) bytes: Vec<u8>,
+}
+
+/// A sealed entry that borrows from the database's page.
+pub(crate) struct SealedEntry<'t> {
+    pub(crate) id: SealingKeyId,
+    nonce: &'t [u8; NONCE_BYTES],
+    bytes: &'t [u8],
+}
+
+impl<'t> SealedEntry<'t> {
+    /// Reads what [`SealingKeys::seal_entry`] makes; none if it is cut.
+    pub(crate) fn parse(sealed: &'t [u8]) -> Option<Self> {
+        let (id, sealed) = sealed.split_first_chunk()?;
+        let (nonce, bytes) = sealed.split_first_chunk()?;
+        Some(Self { id: SealingKeyId(*id), nonce, bytes })
+    }
 }
 
 /// Shows who wrote something: the name of a sealing key, and what only its holder can compute.
@@ -313,6 +365,10 @@ fn keyed(secret: &Secret) -> Hmac<Sha256> {
 /// sealed key opens in its own record and in no other, and only while that is as it was written.
 fn associated(id: SealingKeyId, bound: &[u8]) -> Vec<u8> {
     [b"sealane sealed key 2".as_slice(), &id.0, bound].concat()
+}
+
+fn associated_entry(id: SealingKeyId, bound: &[u8]) -> Vec<u8> {
+    [b"sealane sealed entry 1".as_slice(), &id.0, bound].concat()
 }
 
 fn associated_format_1(id: SealingKeyId, chain: &[u8]) -> Vec<u8> {

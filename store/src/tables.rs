@@ -16,11 +16,12 @@ use sealane_engine::certificates::{
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{FORMAT, Fault};
+use crate::kept;
 use crate::lock_file::{LockFile, Reader};
 use crate::names::Row;
 use crate::pages::{Metas, Visitors, Walk};
 use crate::record::Record;
-use crate::seal::{SealingKeyError, SealingKeyId};
+use crate::seal::{SealedEntry, SealingKeyError, SealingKeyId};
 use crate::store::DATA_FILE;
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
@@ -35,11 +36,12 @@ pub(crate) struct Tables {
     gone: Database<U64<BE>, Bytes>,
     /// SHA-256 to the number of chains that an intermediate is in, and its DER.
     intermediates: Database<Bytes, Bytes>,
-    /// The format's number and the store's identity.
+    /// The format's number and the store's identity; behind [`crate::kept::PREFIX`] what is kept
+    /// beside certificates.
     meta: Database<Str, Bytes>,
     /// Name to a [`Row`]: kinds of key, each with the digest that is served for it.
     pub(crate) names: Database<Str, Bytes>,
-    /// Sealing key to how many private keys are sealed with it.
+    /// Sealing key to how many private keys and entries are sealed with it.
     pub(crate) sealed_with: Database<Bytes, U64<BE>>,
     /// LMDB's lock file, unless it was opened without. LMDB locks it for the process, and whoever
     /// closes it once unlocks it, so it is opened after `env`, and closed after it.
@@ -161,6 +163,66 @@ impl Tables {
         let generation = self.generation(txn)?.saturating_add(1);
         self.meta.put(txn, META_GENERATION, &generation.to_be_bytes())?;
         Ok(generation)
+    }
+
+    /// The sealed entry `name` of what is kept beside certificates.
+    pub(crate) fn kept_entry<'t>(
+        &self,
+        txn: &'t RoTxn<'_, AnyTls>,
+        name: &str,
+    ) -> Result<Option<&'t [u8]>, Fault> {
+        Ok(self.meta.get(txn, &[kept::PREFIX, name].concat())?)
+    }
+
+    /// The entries whose names begin with `prefix`, in their order, sealed.
+    pub(crate) fn kept<'t>(
+        &self,
+        txn: &'t RoTxn<'_, AnyTls>,
+        prefix: &str,
+    ) -> Result<impl Iterator<Item = Result<(&'t str, &'t [u8]), Fault>> + use<'t>, Fault> {
+        let entries = self.meta.prefix_iter(txn, &[kept::PREFIX, prefix].concat())?;
+        Ok(entries.map(|entry| {
+            let (name, sealed) = entry?;
+            Ok((name.strip_prefix(kept::PREFIX).unwrap_or(name), sealed))
+        }))
+    }
+
+    /// Puts a sealed entry in the place of the one that has its name; none removes that.
+    pub(crate) fn put_kept(
+        &self,
+        txn: &mut RwTxn<'_>,
+        name: &str,
+        sealed: Option<&[u8]>,
+    ) -> Result<(), Fault> {
+        let key = [kept::PREFIX, name].concat();
+        let before = self.meta.get(txn, &key)?.and_then(SealedEntry::parse);
+        if let Some(before) = before.map(|before| before.id) {
+            self.count_seal(txn, before, -1)?;
+        }
+        let Some(sealed) = sealed else {
+            self.meta.delete(txn, &key)?;
+            return Ok(());
+        };
+        self.meta.put(txn, &key, sealed)?;
+        SealedEntry::parse(sealed).map_or(Ok(()), |sealed| self.count_seal(txn, sealed.id, 1))
+    }
+
+    /// Puts the entries of `from` in the place of all that are here; their seals are not counted.
+    pub(crate) fn take_over_kept(
+        &self,
+        txn: &mut RwTxn<'_>,
+        from: &Self,
+        source: &RoTxn<'_, AnyTls>,
+    ) -> Result<(), Fault> {
+        let here = self.kept(txn, "")?.map(|entry| Ok([kept::PREFIX, entry?.0].concat()));
+        for key in here.collect::<Result<Vec<_>, Fault>>()? {
+            self.meta.delete(txn, &key)?;
+        }
+        for entry in from.kept(source, "")? {
+            let (name, sealed) = entry?;
+            self.meta.put(txn, &[kept::PREFIX, name].concat(), sealed)?;
+        }
+        Ok(())
     }
 
     /// Notes that all of it is in the format that this version writes.
@@ -385,6 +447,11 @@ impl Tables {
         for entry in self.certificates.iter(txn)? {
             if let Ok(record) = Record::parse(entry?.1) {
                 *counts.entry(record.sealing_key).or_default() += 1;
+            }
+        }
+        for entry in self.kept(txn, "")? {
+            if let Some(sealed) = SealedEntry::parse(entry?.1) {
+                *counts.entry(sealed.id).or_default() += 1;
             }
         }
         self.sealed_with.clear(txn)?;

@@ -2,6 +2,7 @@
 
 mod backup;
 mod damage;
+mod kept;
 
 use std::path::Path;
 use std::sync::Arc;

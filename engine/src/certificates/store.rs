@@ -53,6 +53,13 @@ pub trait StoreView {
     /// It is gone, damaged, or sealed with a key that is not at hand.
     fn open(&self, digest: CertificateDigest) -> Result<OpenedCertificate, StoreFailure>;
 
+    /// The certificate by which whoever fills the store answers an authority's question for `name`
+    /// now (`tls-alpn-01`, RFC 8737), with its key unsealed.
+    ///
+    /// # Errors
+    /// It is damaged, or sealed with a key that is not at hand.
+    fn challenge(&self, name: &str) -> Result<Option<OpenedCertificate>, StoreFailure>;
+
     /// The certificates that left the store after the one numbered `seen`; without `seen`, only the
     /// number of the last one.
     ///

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::*;
 
 /// A copy of `store` in a folder of its own, found in order.
-fn copy(store: &KeyedStore, folder: &TempDir) -> Store {
+pub(super) fn copy(store: &KeyedStore, folder: &TempDir) -> Store {
     let path = folder.path().join("copy");
     std::fs::create_dir(&path).unwrap();
     store.store().back_up(&path.join(DATA_FILE)).unwrap();

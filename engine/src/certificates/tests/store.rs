@@ -24,6 +24,7 @@ struct InMemory(fragile::Fragile<Shelf>);
 #[derive(Debug, Default)]
 struct Shelf {
     certificates: RefCell<HashMap<String, Arc<Certificate>>>,
+    challenges: RefCell<HashMap<String, Arc<Certificate>>>,
     gone: RefCell<Vec<CertificateDigest>>,
     is_broken: Cell<bool>,
     is_list_of_gone_broken: Cell<bool>,
@@ -84,10 +85,11 @@ impl StoreView for &Shelf {
         let found = certificates.values().find(|certificate| certificate.digest() == digest);
         let certificate = found.ok_or(StoreFailure)?;
         self.opened.set(self.opened.get() + 1);
-        Ok(OpenedCertificate {
-            chain: certificate.chain().map(|der| CertificateDer::from(der.to_vec())).collect(),
-            key: EncodedKey::new(certificate.key().encoding(), certificate.key().der()),
-        })
+        Ok(opened(certificate))
+    }
+
+    fn challenge(&self, name: &str) -> Result<Option<OpenedCertificate>, StoreFailure> {
+        Ok(self.challenges.borrow().get(name).map(|certificate| opened(certificate)))
     }
 
     fn gone_since(&self, seen: Option<u64>) -> Result<Gone, StoreFailure> {
@@ -97,6 +99,13 @@ impl StoreView for &Shelf {
         let gone = self.gone.borrow();
         let from = seen.map_or(gone.len(), |seen| usize::try_from(seen).unwrap());
         Ok(Gone { digests: Some(gone[from..].to_vec()), last: gone.len() as u64 })
+    }
+}
+
+fn opened(certificate: &Certificate) -> OpenedCertificate {
+    OpenedCertificate {
+        chain: certificate.chain().map(|der| CertificateDer::from(der.to_vec())).collect(),
+        key: EncodedKey::new(certificate.key().encoding(), certificate.key().der()),
     }
 }
 
@@ -242,6 +251,42 @@ fn a_name_that_only_a_broken_store_could_know_is_a_failure_and_not_unknown() {
     lane.store.0.get().is_broken.set(true);
     assert_eq!(admit("a.test"), (Err(Refusal::UnknownName), 1));
     assert_eq!(admit("file.test"), (Ok(()), 1));
+}
+
+#[test]
+fn an_authority_is_answered_out_of_the_store_and_by_nothing_but_its_own_hello() {
+    let lane = TestLane::new(no_files(), None, true);
+    let resources = lane_resources();
+    let policy = Policy { alpn: vec![b"h2".to_vec()], ..Policy::default() };
+    let (certificates, store) = (Arc::clone(&lane.served.index), lane.served.store.clone());
+    let (id, provider) = (ContextId::fresh(), ProviderChoice::Auto);
+    let context = Context { id, policy, certificates, key_log: false, store, provider, tickets: 2 };
+    let context = LaneContext::new(&Arc::new(context), &resources).unwrap();
+    let asked = |name: Option<&str>, alpn: &[u8]| {
+        let server_name = name.map(Into::into);
+        context.challenge(&Hello { server_name, alpn: alpn.into(), ..Hello::default() })
+    };
+    let only = b"\x0aacme-tls/1";
+    assert!(asked(Some("a.test"), only).is_none(), "nobody has an order for it");
+    let answer = one(&["a.test"]);
+    lane.store.0.get().challenges.borrow_mut().insert("a.test".into(), Arc::clone(&answer));
+    let config = asked(Some("a.test"), only).unwrap();
+    assert_eq!(config.alpn_protocols, [b"acme-tls/1".to_vec()]);
+    assert_eq!((config.send_tls13_tickets, config.ticketer.enabled()), (0, false));
+    for (name, alpn) in [
+        (Some("b.test"), &only[..]),
+        (None, only),
+        (Some("a.test"), b""),
+        (Some("a.test"), b"\x02h2"),
+        (Some("a.test"), b"\x0aacme-tls/1\x02h2"),
+        (Some("a.test"), b"\x02h2\x0aacme-tls/1"),
+    ] {
+        assert!(asked(name, alpn).is_none(), "{name:?}, {alpn:?}");
+    }
+    assert_eq!(resources.keys.borrow().counters().store_failures, 0);
+    lane.store.0.get().is_broken.set(true);
+    assert!(asked(Some("a.test"), only).is_none());
+    assert_eq!(resources.keys.borrow().counters().store_failures, 1);
 }
 
 fn lane_resources() -> LaneResources {

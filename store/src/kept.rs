@@ -1,0 +1,168 @@
+//! What whoever fills a store keeps in it beside certificates: accounts with an authority, orders
+//! that are under way, answers to its challenges. Each entry is sealed, and bound to its name.
+//!
+//! Entries stand in the table of what the store is, so versions that do not know them pass them
+//! over. There are a few for each order in flight, not for each certificate.
+
+use std::sync::Arc;
+
+use heed::{AnyTls, RoTxn, RwTxn};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sealane_engine::certificates::{Certificate, EncodedKey, KeyEncoding, OpenedCertificate};
+use zeroize::Zeroizing;
+
+use crate::error::{Fault, StoreError};
+use crate::keyed::{Imported, KeyedStore};
+use crate::seal::{OpenError, SealedEntry};
+
+/// What stands before the token in the name of an answer to a challenge of kind `http-01`: a key
+/// authorization (RFC 8555, section 8.3).
+pub const HTTP_01: &str = "challenge/http-01/";
+/// What stands before the name in the name of an answer to a challenge of kind `tls-alpn-01`: a
+/// certificate (RFC 8737, section 3) and its private key, in PEM.
+pub const TLS_ALPN_01: &str = "challenge/tls-alpn-01/";
+/// Bytes of an entry's name, at most: what LMDB takes of a key.
+pub const KEPT_NAME_BYTES_MAX: usize = 511 - PREFIX.len();
+/// Bytes of an entry, at most: an order of 100 names with its private key takes a tenth.
+pub const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// A change of an entry: its name, and what it is to hold; none removes it.
+pub type KeptChange<'c> = (&'c str, Option<&'c [u8]>);
+
+impl KeyedStore {
+    /// The entry `name`, opened.
+    ///
+    /// # Errors
+    /// It is damaged or sealed with a key that is not at hand, or the store cannot be read.
+    pub fn kept(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+        self.store().read(|txn| self.kept_in(txn, name))
+    }
+
+    /// The entries whose names begin with `prefix`, in their order, behind the one named `after`,
+    /// at most `count_max`.
+    ///
+    /// # Errors
+    /// As of [`Self::kept`].
+    pub fn kept_under(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        count_max: usize,
+    ) -> Result<Vec<(String, Zeroizing<Vec<u8>>)>, StoreError> {
+        self.store().read(|txn| {
+            let mut found = Vec::new();
+            for entry in self.store().tables.kept(txn, prefix)? {
+                let (name, sealed) = entry?;
+                if after.is_none_or(|after| name > after) && found.len() < count_max {
+                    found.push((name.to_owned(), self.open_entry(name, sealed)?));
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// Imports `certificates` as [`Self::import`] does, and makes `changes` of entries, all in one
+    /// transaction.
+    ///
+    /// # Errors
+    /// A certificate has no name, a change is too long, or the store cannot be written; then
+    /// nothing is changed, but with [`StoreError::NotNoted`].
+    pub fn keep(
+        &self,
+        certificates: &[Arc<Certificate>],
+        now_s: i64,
+        changes: &[KeptChange<'_>],
+    ) -> Result<Imported, StoreError> {
+        for (name, value) in changes {
+            let len = value.map_or(0, <[u8]>::len);
+            if name.is_empty() || name.len() > KEPT_NAME_BYTES_MAX || len > KEPT_BYTES_MAX {
+                return Err(StoreError::KeptTooLong { name: (*name).to_owned(), len });
+            }
+        }
+        self.import_with(certificates, now_s, |txn| {
+            changes.iter().try_for_each(|(name, value)| self.change_entry(txn, name, *value))
+        })
+    }
+
+    /// Seals every entry anew that is not sealed with the current key; returns how many.
+    pub(crate) fn reseal_kept(&self, txn: &mut RwTxn<'_>) -> Result<u64, Fault> {
+        let mut opened = Vec::new();
+        for entry in self.store().tables.kept(txn, "")? {
+            let (name, sealed) = entry?;
+            if SealedEntry::parse(sealed).map(|sealed| sealed.id) != Some(self.current_key()) {
+                opened.push((name.to_owned(), self.open_entry(name, sealed)?));
+            }
+        }
+        for (name, value) in &opened {
+            self.change_entry(txn, name, Some(value))?;
+        }
+        Ok(opened.len() as u64)
+    }
+
+    /// The certificate with which the challenge `tls-alpn-01` of `name` is answered now, if there
+    /// is one.
+    pub(crate) fn challenge_in(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        name: &str,
+    ) -> Result<Option<OpenedCertificate>, Fault> {
+        if name.len() > KEPT_NAME_BYTES_MAX - TLS_ALPN_01.len() {
+            return Ok(None);
+        }
+        let pem = self.kept_in(txn, &[TLS_ALPN_01, name].concat())?;
+        pem.map(|pem| opened_pem(&pem)).transpose()
+    }
+
+    fn kept_in(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        name: &str,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, Fault> {
+        let sealed = self.store().tables.kept_entry(txn, name)?;
+        sealed.map(|sealed| self.open_entry(name, sealed)).transpose()
+    }
+
+    fn open_entry(&self, name: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Fault> {
+        let sealed = SealedEntry::parse(sealed).ok_or(Fault::What("an entry is cut"))?;
+        let opened = self.keys().open_entry(&sealed, &self.bound_entry(name));
+        opened.map_err(|error| match error {
+            OpenError::Damaged => Fault::What("an entry's seal is broken"),
+            OpenError::KeyMissing => Fault::What("an entry is sealed with another key"),
+        })
+    }
+
+    fn change_entry(
+        &self,
+        txn: &mut RwTxn<'_>,
+        name: &str,
+        value: Option<&[u8]>,
+    ) -> Result<(), Fault> {
+        let sealed = match value {
+            Some(value) => Some(self.keys().seal_entry(value, &self.bound_entry(name))?),
+            None => None,
+        };
+        self.store().tables.put_kept(txn, name, sealed.as_deref())
+    }
+
+    /// What the seal of an entry is bound to: the store and the entry's name.
+    fn bound_entry(&self, name: &str) -> Vec<u8> {
+        [self.store().id().0.as_slice(), name.as_bytes()].concat()
+    }
+}
+
+/// The first certificate and private key of `pem`.
+fn opened_pem(pem: &[u8]) -> Result<OpenedCertificate, Fault> {
+    let wrong = |_| Fault::What("the answer to a challenge is no certificate with its key");
+    let chain = vec![CertificateDer::from_pem_slice(pem).map_err(wrong)?];
+    let key = match PrivateKeyDer::from_pem_slice(pem).map_err(wrong)? {
+        PrivateKeyDer::Pkcs1(der) => EncodedKey::new(KeyEncoding::Pkcs1, der.secret_pkcs1_der()),
+        PrivateKeyDer::Sec1(der) => EncodedKey::new(KeyEncoding::Sec1, der.secret_sec1_der()),
+        PrivateKeyDer::Pkcs8(der) => EncodedKey::new(KeyEncoding::Pkcs8, der.secret_pkcs8_der()),
+        _ => return Err(Fault::What("the answer to a challenge has a key of another kind")),
+    };
+    Ok(OpenedCertificate { chain, key })
+}
+
+/// What stands before the name of an entry among the facts of the store.
+pub(crate) const PREFIX: &str = "kept/";
