@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 25] = [
+static LAYERS: [Layer; 26] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -257,6 +257,7 @@ static LAYERS: [Layer; 25] = [
     },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
     Layer { folder: "store", may_use: &["sealane-engine"], bans: &STORE_BANS },
+    Layer { folder: "renewal", may_use: &[], bans: &RENEWAL_BANS },
     Layer {
         folder: "lanes",
         may_use: &["sealane-engine", "sealane-file-table", "sealane-reserved-port"],
@@ -308,6 +309,21 @@ const STORE_BANS: [(&str, &str); 7] = [
     ("std::process", "who holds the key is asked in sealane; take the keys"),
 ];
 
+const RENEWAL_BANS: [(&str, &str); 12] = [
+    ("Condvar", NO_WAIT),
+    ("Instant::now", NO_CLOCK),
+    ("Mutex", NO_WAIT),
+    ("RwLock", NO_WAIT),
+    ("SystemTime", NO_CLOCK),
+    ("eprintln", NO_PRINT),
+    ("println", NO_PRINT),
+    ("std::env", "settings are arguments"),
+    ("std::fs", NO_DOING),
+    ("std::net", NO_DOING),
+    ("std::process", NO_DOING),
+    ("std::thread", NO_DOING),
+];
+
 const ENGINE_BANS: [(&str, &str); 16] = [
     ("Condvar", NO_WAIT),
     ("Instant::now", NO_CLOCK),
@@ -328,6 +344,7 @@ const ENGINE_BANS: [(&str, &str); 16] = [
 ];
 
 const NO_CLOCK: &str = "time is an argument, so that tests need not wait; take `now`";
+const NO_DOING: &str = "renewal says what to do and does none of it; return an action";
 const NO_PRINT: &str = "return an error or count it; only sealane speaks to people";
 const NO_START: &str = "this room starts nothing and waits for nothing; take what was measured";
 const NO_SYSTEM: &str = "engine makes no system call; take bytes, return bytes";
