@@ -1,5 +1,5 @@
 //! Challenges of ACME over HTTP (RFC 8555, section 8.3) for clients that run beside Sealane: a
-//! [`Responder`] answers with what they have written into a folder.
+//! [`Responder`] answers with what they have written into a folder, or keep in a store.
 //!
 //! A lane reads no file. It passes a request for a challenge on as to a backend, to a thread of
 //! this process that listens on a unix socket without a file, and looks into the folder only then:
@@ -12,7 +12,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
@@ -20,27 +21,48 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
 };
 use sealane_lanes::kernel::Address;
+use sealane_store::{HTTP_01, KeyedStore};
 
 use crate::http::{ContentType, Response, Server, Status, serve};
 use crate::notices::Notices;
 
-/// Answers requests for challenges from a folder. Dropping it ends it, without waiting for that.
+/// Answers requests for challenges. Dropping it ends it, without waiting for that.
 #[derive(Debug)]
 pub struct Responder {
     address: Address,
+    source: Arc<Mutex<Source>>,
     /// Goes with this value.
     server: Server,
 }
 
+/// Out of what challenges are answered.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// What lies in a folder, as dehydrated writes it, or in the folders of [`PREFIX`] beneath it,
+    /// as certbot, lego and acme.sh write into a webroot.
+    Folder(PathBuf),
+    /// What is kept in a store beside its certificates.
+    Store(Arc<KeyedStore>),
+}
+
+impl Source {
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Folder(folder) => folder,
+            Self::Store(store) => store.store().path(),
+        }
+    }
+}
+
 impl Responder {
-    /// Begins to answer from `folder`: from what lies in it, as dehydrated writes it, or in the
-    /// folders of [`PREFIX`] beneath it, as certbot, lego and acme.sh write into a webroot.
+    /// Begins to answer out of `source`.
     ///
     /// What it says to an operator goes to `notices`, without a request waiting for it.
     ///
     /// # Errors
     /// The socket or the thread could not be had.
-    pub fn start(folder: &Path, notices: Notices) -> io::Result<Self> {
+    pub fn start(source: Source, notices: Notices) -> io::Result<Self> {
         let socket =
             socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         // The kernel chooses a name that nobody has, so nobody can be there before us.
@@ -49,11 +71,18 @@ impl Responder {
         let bound = SocketAddrUnix::try_from(getsockname(&socket)?)?;
         let name = bound.abstract_name().ok_or(Errno::AFNOSUPPORT)?;
         let address = Address::Unix(OsString::from_vec([b"\0", name].concat()).into());
-        let (folder, notices) = (folder.to_owned(), RefCell::new(notices));
+        let (source, notices) = (Arc::new(Mutex::new(source)), RefCell::new(notices));
+        let asked = Arc::clone(&source);
         let server = serve(socket, THREAD, move |request| {
-            respond(request.path, &folder, &mut notices.borrow_mut())
+            let source = asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            respond(request.path, &source, &mut notices.borrow_mut())
         })?;
-        Ok(Self { address, server })
+        Ok(Self { address, source, server })
+    }
+
+    /// Answers out of `source` from now on.
+    pub fn set_source(&self, source: Source) {
+        *self.source.lock().unwrap_or_else(PoisonError::into_inner) = source;
     }
 
     /// Whether its thread has ended, as it should not.
@@ -106,18 +135,33 @@ pub enum FolderError {
     Other(Errno),
 }
 
-fn respond(path: &str, folder: &Path, notices: &mut Notices) -> Response {
+fn respond(path: &str, source: &Source, notices: &mut Notices) -> Response {
     // Anybody on this machine may ask here, and lanes that do have looked at the token already.
     let absent = Response::text(Status::NotFound, "there is no such challenge");
     let token = path.strip_prefix(PREFIX).filter(|token| is_token(token));
-    match token.map(|token| (token, find(folder, token))) {
+    let find = |token| match source {
+        Source::Folder(folder) => find(folder, token),
+        Source::Store(store) => find_kept(store, token),
+    };
+    match token.map(|token| (token, find(token))) {
         None | Some((_, Ok(None))) => absent,
         Some((_, Ok(Some(text)))) => Response::new(Status::Ok, ContentType::Text, text),
         Some((token, Err(problem))) => {
-            let folder = folder.display();
-            notices.say(|| format!("acme_responder: {folder}: challenge {token}: {problem}"));
+            let path = source.path().display();
+            notices.say(|| format!("acme_responder: {path}: challenge {token}: {problem}"));
             absent
         }
+    }
+}
+
+/// What is kept in a store for `token`.
+fn find_kept(store: &KeyedStore, token: &str) -> Result<Option<Vec<u8>>, String> {
+    let kept = store.kept(&[HTTP_01, token].concat()).map_err(|error| error.to_string())?;
+    match kept {
+        Some(text) if !is_key_authorization(&text, token) => {
+            Err("what is kept for it is no key authorization, and is not served".to_owned())
+        }
+        kept => Ok(kept.map(|text| text.to_vec())),
     }
 }
 
@@ -226,11 +270,12 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (tell, said) = channel();
             let notices = Notices::new(move |line| tell.send(line).unwrap());
-            let responder = Responder::start(folder.path(), notices).unwrap();
+            let source = Source::Folder(folder.path().to_owned());
+            let responder = Responder::start(source, notices).unwrap();
             Self { folder, responder, said }
         }
 
-        fn path(&self, name: &str) -> std::path::PathBuf {
+        fn path(&self, name: &str) -> PathBuf {
             self.folder.path().join(name)
         }
 

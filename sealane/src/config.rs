@@ -206,8 +206,8 @@ pub struct Simple {
 pub struct Listener {
     /// In logs and metrics; the first address unless the operator gives one.
     pub name: String,
-    /// The folder whose challenges of ACME are answered where requests are redirected.
-    pub acme_responder: Option<PathBuf>,
+    /// Out of what challenges of ACME are answered where requests are redirected.
+    pub acme_responder: Option<ChallengeSource>,
     /// Whose PROXY header tells who the client is; without it connections have none.
     pub accept_proxy: Option<AcceptProxy>,
     /// At least one.
@@ -217,7 +217,8 @@ pub struct Listener {
     /// In the order written: of two certificates for one name the first is served. At least one, or
     /// a store.
     pub certificates: Vec<CertificateSource>,
-    /// A certificate store, by its folder; it serves the names that the above do not.
+    /// A certificate store, by its folder; it serves the names that the above do not, or answers
+    /// challenges.
     pub store: Option<PathBuf>,
     /// The name whose certificate is served when none fits; without it, the first certificate.
     pub default_certificate: Option<String>,
@@ -243,6 +244,15 @@ pub struct Listener {
     pub limits: ListenerLimits,
 }
 
+/// Out of what challenges of ACME are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChallengeSource {
+    /// What a client of others writes into a folder.
+    Folder(PathBuf),
+    /// What the listener's store keeps for that.
+    Store,
+}
+
 impl Listener {
     /// Where plaintext goes: first its own, then that of each route which has one.
     pub fn destinations(&self) -> impl Iterator<Item = (Option<&Route>, &Destination)> {
@@ -260,7 +270,10 @@ impl Listener {
 
     /// What answers challenges of ACME is called, if there is something, among backends.
     pub fn responder_label(&self) -> Option<String> {
-        Some(format!("acme:{}", self.acme_responder.as_ref()?.display()))
+        Some(match self.acme_responder.as_ref()? {
+            ChallengeSource::Folder(folder) => format!("acme:{}", folder.display()),
+            ChallengeSource::Store => format!("acme:store:{}", self.store.as_ref()?.display()),
+        })
     }
 
     /// Whether some TLS ends here, so that certificates are needed.

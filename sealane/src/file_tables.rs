@@ -75,7 +75,7 @@ impl Descriptors {
         let addresses: usize =
             config.listeners.iter().map(|listener| listener.addresses.len()).sum();
         let responders: HashSet<_> =
-            config.listeners.iter().filter_map(|each| each.acme_responder.as_ref()).collect();
+            config.listeners.iter().filter_map(Listener::responder_label).collect();
         let mut descriptors = Self {
             per_lane: 2 * connections + 2 * addresses as u64 + DESCRIPTORS_PER_LANE,
             control: addresses as u64 * lanes

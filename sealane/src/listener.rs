@@ -30,7 +30,7 @@ use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::policy::{ClientCertificates, Group, Policy};
 use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
-use sealane_store::SealingKeys;
+use sealane_store::{KeyedStore, SealingKeys};
 
 use crate::backends::PlannedBackend;
 use crate::config::{self, ClientTrust, Config, Route};
@@ -141,6 +141,8 @@ pub struct Survey<'c> {
     pub backends: Vec<Vec<PlannedBackend>>,
     /// The certificates of its files that are in order.
     pub certificates: Option<Arc<CertificateIndex>>,
+    /// The store out of which challenges are answered, if it is one that is in order.
+    pub challenges: Option<Arc<KeyedStore>>,
     /// The files with the authorities of its clients.
     pub client_roots: Vec<RootFile>,
     /// Whose certificates its clients are asked for, once each.
@@ -165,6 +167,7 @@ impl<'c> Survey<'c> {
             backend_tls: Vec::new(),
             backends: Vec::new(),
             certificates: None,
+            challenges: None,
             client_roots: Vec::new(),
             clients: Vec::new(),
             errors: Vec::new(),

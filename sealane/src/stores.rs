@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sealane_engine::certificates::{CertificateStore, StoreId};
+use sealane_engine::certificates::StoreId;
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
 
 use crate::config::Config;
@@ -85,7 +85,7 @@ impl Stores {
         path: &Path,
         keys: Option<&SealingKeys>,
         checks: &mut Checks,
-    ) -> Result<Option<Arc<dyn CertificateStore>>, StoreRefused> {
+    ) -> Result<Option<Arc<KeyedStore>>, StoreRefused> {
         let store = self.examined(path, checks)?;
         let Some(keys) = keys else { return Ok(None) };
         Ok(Some(Arc::new(KeyedStore::new(store, keys.clone())?)))

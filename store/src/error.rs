@@ -56,7 +56,7 @@ pub enum StoreError {
     KeptTooLong {
         /// The entry.
         name: String,
-        /// Its bytes.
+        /// How many bytes it has.
         len: usize,
     },
     /// Some private keys were sealed with a key that is not given.

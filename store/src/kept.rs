@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::error::{Fault, StoreError};
 use crate::keyed::{Imported, KeyedStore};
 use crate::seal::{OpenError, SealedEntry};
+use crate::tables::Tables;
 
 /// What stands before the token in the name of an answer to a challenge of kind `http-01`: a key
 /// authorization (RFC 8555, section 8.3).
@@ -26,6 +27,9 @@ pub const TLS_ALPN_01: &str = "challenge/tls-alpn-01/";
 pub const KEPT_NAME_BYTES_MAX: usize = 511 - PREFIX.len();
 /// Bytes of an entry, at most: an order of 100 names with its private key takes a tenth.
 pub const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// An entry: its name, and what it holds.
+pub type KeptEntry = (String, Zeroizing<Vec<u8>>);
 
 /// A change of an entry: its name, and what it is to hold; none removes it.
 pub type KeptChange<'c> = (&'c str, Option<&'c [u8]>);
@@ -49,7 +53,7 @@ impl KeyedStore {
         prefix: &str,
         after: Option<&str>,
         count_max: usize,
-    ) -> Result<Vec<(String, Zeroizing<Vec<u8>>)>, StoreError> {
+    ) -> Result<Vec<KeptEntry>, StoreError> {
         self.store().read(|txn| {
             let mut found = Vec::new();
             for entry in self.store().tables.kept(txn, prefix)? {
@@ -151,6 +155,68 @@ impl KeyedStore {
     }
 }
 
+impl Tables {
+    /// The sealed entry `name` of what is kept beside certificates.
+    pub(crate) fn kept_entry<'t>(
+        &self,
+        txn: &'t RoTxn<'_, AnyTls>,
+        name: &str,
+    ) -> Result<Option<&'t [u8]>, Fault> {
+        Ok(self.meta.get(txn, &[PREFIX, name].concat())?)
+    }
+
+    /// The entries whose names begin with `prefix`, in their order, sealed.
+    pub(crate) fn kept<'t>(
+        &self,
+        txn: &'t RoTxn<'_, AnyTls>,
+        prefix: &str,
+    ) -> Result<impl Iterator<Item = Result<(&'t str, &'t [u8]), Fault>> + use<'t>, Fault> {
+        let entries = self.meta.prefix_iter(txn, &[PREFIX, prefix].concat())?;
+        Ok(entries.map(|entry| {
+            let (name, sealed) = entry?;
+            Ok((name.strip_prefix(PREFIX).unwrap_or(name), sealed))
+        }))
+    }
+
+    /// Puts a sealed entry in the place of the one that has its name; none removes that.
+    pub(crate) fn put_kept(
+        &self,
+        txn: &mut RwTxn<'_>,
+        name: &str,
+        sealed: Option<&[u8]>,
+    ) -> Result<(), Fault> {
+        let key = [PREFIX, name].concat();
+        let before = self.meta.get(txn, &key)?.and_then(SealedEntry::parse);
+        if let Some(before) = before.map(|before| before.id) {
+            self.count_seal(txn, before, -1)?;
+        }
+        let Some(sealed) = sealed else {
+            self.meta.delete(txn, &key)?;
+            return Ok(());
+        };
+        self.meta.put(txn, &key, sealed)?;
+        SealedEntry::parse(sealed).map_or(Ok(()), |sealed| self.count_seal(txn, sealed.id, 1))
+    }
+
+    /// Puts the entries of `from` in the place of all that are here; their seals are not counted.
+    pub(crate) fn take_over_kept(
+        &self,
+        txn: &mut RwTxn<'_>,
+        from: &Self,
+        source: &RoTxn<'_, AnyTls>,
+    ) -> Result<(), Fault> {
+        let here = self.kept(txn, "")?.map(|entry| Ok([PREFIX, entry?.0].concat()));
+        for key in here.collect::<Result<Vec<_>, Fault>>()? {
+            self.meta.delete(txn, &key)?;
+        }
+        for entry in from.kept(source, "")? {
+            let (name, sealed) = entry?;
+            self.meta.put(txn, &[PREFIX, name].concat(), sealed)?;
+        }
+        Ok(())
+    }
+}
+
 /// The first certificate and private key of `pem`.
 fn opened_pem(pem: &[u8]) -> Result<OpenedCertificate, Fault> {
     let wrong = |_| Fault::What("the answer to a challenge is no certificate with its key");
@@ -165,4 +231,4 @@ fn opened_pem(pem: &[u8]) -> Result<OpenedCertificate, Fault> {
 }
 
 /// What stands before the name of an entry among the facts of the store.
-pub(crate) const PREFIX: &str = "kept/";
+const PREFIX: &str = "kept/";

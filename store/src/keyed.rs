@@ -89,8 +89,8 @@ impl KeyedStore {
     }
 
     /// Seals the next private keys that are not sealed with the current key anew, at most
-    /// `count_max` in one transaction, and with the first of them all entries. What is left is counted in the answer; an interrupted run is
-    /// simply begun again.
+    /// `count_max` in one transaction, and with the first of them all entries. What is left is
+    /// counted in the answer; an interrupted run is simply begun again.
     ///
     /// # Errors
     /// A private key does not open, or the store cannot be written; what earlier calls did stays.

@@ -36,7 +36,7 @@ mod tests;
 
 pub use error::StoreError;
 pub use examine::{Examined, examine};
-pub use kept::{HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, TLS_ALPN_01};
+pub use kept::{HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TLS_ALPN_01};
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use record::{Record, RecordError};
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys};

@@ -16,7 +16,6 @@ use sealane_engine::certificates::{
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{FORMAT, Fault};
-use crate::kept;
 use crate::lock_file::{LockFile, Reader};
 use crate::names::Row;
 use crate::pages::{Metas, Visitors, Walk};
@@ -36,9 +35,8 @@ pub(crate) struct Tables {
     gone: Database<U64<BE>, Bytes>,
     /// SHA-256 to the number of chains that an intermediate is in, and its DER.
     intermediates: Database<Bytes, Bytes>,
-    /// The format's number and the store's identity; behind [`crate::kept::PREFIX`] what is kept
-    /// beside certificates.
-    meta: Database<Str, Bytes>,
+    /// The format's number and the store's identity; what is kept beside certificates too.
+    pub(crate) meta: Database<Str, Bytes>,
     /// Name to a [`Row`]: kinds of key, each with the digest that is served for it.
     pub(crate) names: Database<Str, Bytes>,
     /// Sealing key to how many private keys and entries are sealed with it.
@@ -163,66 +161,6 @@ impl Tables {
         let generation = self.generation(txn)?.saturating_add(1);
         self.meta.put(txn, META_GENERATION, &generation.to_be_bytes())?;
         Ok(generation)
-    }
-
-    /// The sealed entry `name` of what is kept beside certificates.
-    pub(crate) fn kept_entry<'t>(
-        &self,
-        txn: &'t RoTxn<'_, AnyTls>,
-        name: &str,
-    ) -> Result<Option<&'t [u8]>, Fault> {
-        Ok(self.meta.get(txn, &[kept::PREFIX, name].concat())?)
-    }
-
-    /// The entries whose names begin with `prefix`, in their order, sealed.
-    pub(crate) fn kept<'t>(
-        &self,
-        txn: &'t RoTxn<'_, AnyTls>,
-        prefix: &str,
-    ) -> Result<impl Iterator<Item = Result<(&'t str, &'t [u8]), Fault>> + use<'t>, Fault> {
-        let entries = self.meta.prefix_iter(txn, &[kept::PREFIX, prefix].concat())?;
-        Ok(entries.map(|entry| {
-            let (name, sealed) = entry?;
-            Ok((name.strip_prefix(kept::PREFIX).unwrap_or(name), sealed))
-        }))
-    }
-
-    /// Puts a sealed entry in the place of the one that has its name; none removes that.
-    pub(crate) fn put_kept(
-        &self,
-        txn: &mut RwTxn<'_>,
-        name: &str,
-        sealed: Option<&[u8]>,
-    ) -> Result<(), Fault> {
-        let key = [kept::PREFIX, name].concat();
-        let before = self.meta.get(txn, &key)?.and_then(SealedEntry::parse);
-        if let Some(before) = before.map(|before| before.id) {
-            self.count_seal(txn, before, -1)?;
-        }
-        let Some(sealed) = sealed else {
-            self.meta.delete(txn, &key)?;
-            return Ok(());
-        };
-        self.meta.put(txn, &key, sealed)?;
-        SealedEntry::parse(sealed).map_or(Ok(()), |sealed| self.count_seal(txn, sealed.id, 1))
-    }
-
-    /// Puts the entries of `from` in the place of all that are here; their seals are not counted.
-    pub(crate) fn take_over_kept(
-        &self,
-        txn: &mut RwTxn<'_>,
-        from: &Self,
-        source: &RoTxn<'_, AnyTls>,
-    ) -> Result<(), Fault> {
-        let here = self.kept(txn, "")?.map(|entry| Ok([kept::PREFIX, entry?.0].concat()));
-        for key in here.collect::<Result<Vec<_>, Fault>>()? {
-            self.meta.delete(txn, &key)?;
-        }
-        for entry in from.kept(source, "")? {
-            let (name, sealed) = entry?;
-            self.meta.put(txn, &[kept::PREFIX, name].concat(), sealed)?;
-        }
-        Ok(())
     }
 
     /// Notes that all of it is in the format that this version writes.
@@ -547,7 +485,12 @@ impl Tables {
         Ok(count.map_or(0, |count| u64::from_be_bytes(*count)))
     }
 
-    fn count_seal(&self, txn: &mut RwTxn<'_>, id: SealingKeyId, by: i64) -> Result<(), Fault> {
+    pub(crate) fn count_seal(
+        &self,
+        txn: &mut RwTxn<'_>,
+        id: SealingKeyId,
+        by: i64,
+    ) -> Result<(), Fault> {
         let count = self.sealed_with.get(txn, &id.0)?.unwrap_or(0).saturating_add_signed(by);
         match count {
             0 => drop(self.sealed_with.delete(txn, &id.0)?),

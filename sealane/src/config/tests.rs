@@ -367,8 +367,14 @@ fn every_key_of_a_route_and_of_clients_has_an_effect() {
     assert_eq!(passing.limits.steering, Steering::Client);
     let spoken = [http, redis, postgres, other].map(|listener| listener.spoken);
     assert_eq!(spoken, [Spoken::Redirect, Spoken::Relay, Spoken::Postgres, Spoken::Tls]);
-    let folder = Some("/etc/sealane/challenges".into());
+    let folder = Some(ChallengeSource::Folder("/etc/sealane/challenges".into()));
     assert_eq!((&http.acme_responder, &web.acme_responder), (&folder, &None));
+    let text = "store_key = { file = \"k\" }\n[[listener]]\naddress = \"[::1]:80\"\n\
+                plain = \"redirect\"\nacme_responder = \"store:kept\"\n";
+    let answering = &parse(text).unwrap().listeners[0];
+    assert_eq!(answering.acme_responder, Some(ChallengeSource::Store));
+    assert_eq!(answering.store, Some("/etc/sealane/kept".into()));
+    assert_eq!(answering.responder_label().unwrap(), "acme:store:/etc/sealane/kept");
     assert!(web.ends_tls() && !web.passthrough && passing.passthrough && !passing.ends_tls());
     let rules = ClientRules {
         accept_ended_lists: true,

@@ -16,8 +16,8 @@ use crate::backends::{
     Backend, BackendCounters, Destination, Drained, LaneMemory, LaneShare, NameRoutes,
     PlannedBackend, RelaySettings, places,
 };
-use crate::challenges::Responder;
-use crate::config::{self, BackendAddress, Config, ProxyHeader, Share, Spoken};
+use crate::challenges::{Responder, Source};
+use crate::config::{self, BackendAddress, ChallengeSource, Config, ProxyHeader, Share, Spoken};
 use crate::listener::{
     Contexts, KnownClientRoots, Names, Summary, Surroundings, Survey, Surveys, resolve_all,
     said_of, survey,
@@ -177,8 +177,8 @@ pub(super) fn build(
     for (position, survey) in surveys.iter_mut().enumerate() {
         let Some(contexts) = survey.contexts(config) else { continue };
         let Contexts { named, names: routes, speech } = contexts;
-        let folder = survey.listener.acme_responder.as_deref();
-        let responder = folder.map(|folder| registries.responders.of(folder)).transpose();
+        let source = challenge_source(survey);
+        let responder = source.map(|source| registries.responders.of(source)).transpose();
         let responder = responder.unwrap_or_else(|error| {
             let text = format!("acme_responder: cannot be started: {error}");
             errors.push(said_of(&survey.listener.name, &text));
@@ -205,6 +205,14 @@ pub(super) fn build(
         summaries: surveys.iter().map(Summary::from).collect(),
         warnings: surveys.iter().flat_map(shown_warnings).collect(),
     })
+}
+
+/// Out of what the challenges are answered that come to a listener, if they are.
+fn challenge_source(survey: &Survey<'_>) -> Option<Source> {
+    match survey.listener.acme_responder.as_ref()? {
+        ChallengeSource::Folder(folder) => Some(Source::Folder(folder.clone())),
+        ChallengeSource::Store => Some(Source::Store(Arc::clone(survey.challenges.as_ref()?))),
+    }
 }
 
 /// How long what comes before the rest may take, if something does.

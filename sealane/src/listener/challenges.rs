@@ -2,13 +2,14 @@
 
 use super::{Material, Reading, Survey};
 use crate::challenges::{FolderError, open_folder};
+use crate::config::ChallengeSource;
 
 /// Challenges are looked for when they are asked for: what comes into the folder, and goes, is no
 /// change of the configuration.
 pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
 
 fn read(survey: &mut Survey<'_>, _: &mut Reading<'_, '_>) {
-    let Some(folder) = &survey.listener.acme_responder else { return };
+    let Some(ChallengeSource::Folder(folder)) = &survey.listener.acme_responder else { return };
     let Err(error) = open_folder(folder) else { return };
     let text = format!("acme_responder: {}: {error}", folder.display());
     match error {

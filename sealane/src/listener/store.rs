@@ -1,4 +1,5 @@
-//! The certificate store of a listener: it serves the names that its files do not.
+//! The certificate store of a listener: it serves the names that its files do not, or answers
+//! challenges.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,6 +9,7 @@ use sealane_engine::certificates::{Inventory, InventoryEntry, ListenerStore};
 use sealane_engine::tickets::UnixSeconds;
 
 use super::{EXPIRIES_SHOWN_MAX, EXPIRY_WARNING_DAYS, Material, Reading, Survey, days_until};
+use crate::config::ChallengeSource;
 
 /// What changes in a store is served without a reload: there is no file to follow.
 pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
@@ -22,6 +24,11 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         Ok(None) => return,
         Err(error) => return survey.errors.push(error.to_string()),
     };
+    if listener.acme_responder == Some(ChallengeSource::Store) {
+        // What is wrong with what it serves is said where it is served.
+        survey.challenges = Some(certificates);
+        return;
+    }
     let in_files =
         survey.certificates.as_ref().is_some_and(|index| !index.default_certificates().is_empty());
     let default_name = listener.default_certificate.as_deref().filter(|_| !in_files);

@@ -8,8 +8,8 @@ use sealane_lanes::generation::Speech;
 
 use super::*;
 use crate::config::{
-    BackendAddress, BackendTls, CertificateSource, ClientDemand, ClientTrust, RootSource, Share,
-    Simple, Trust, value,
+    BackendAddress, BackendTls, CertificateSource, ChallengeSource, ClientDemand, ClientTrust,
+    RootSource, Share, Simple, Trust, value,
 };
 
 fn config(backend: &str, certificates: &Path) -> Config {
@@ -74,7 +74,7 @@ fn every_file_that_a_listener_is_made_of_is_followed() {
     let listener = &mut config.listeners[0];
     listener.certificates.push(CertificateSource::Pair { chain: "c".into(), key: "k".into() });
     listener.store = Some("store".into());
-    listener.acme_responder = Some("challenges".into());
+    listener.acme_responder = Some(ChallengeSource::Folder("challenges".into()));
     listener.destination.backend_tls = Some(BackendTls {
         client_certificate: Some(CertificateSource::Path("client".into())),
         trust: Trust::Roots(vec![RootSource::File("root".into())]),

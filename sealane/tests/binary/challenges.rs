@@ -1,6 +1,8 @@
 //! Challenges of ACME that are answered where all other requests are sent to HTTPS: by real clients
 //! at a real server, and by hand.
 
+mod kept;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};

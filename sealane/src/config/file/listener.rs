@@ -111,7 +111,8 @@ fn listener(
         ));
     }
     let name = chosen_name(name.as_ref(), addresses.as_deref(), at, claims)?;
-    let (certificates, store) = certificates?;
+    let (certificates, served) = certificates?;
+    let (acme_responder, answering) = acme_responder.unzip();
     Some(Listener {
         name,
         acme_responder,
@@ -119,7 +120,7 @@ fn listener(
         addresses: addresses?,
         socket_mode: socket_mode.unwrap_or(Some(SOCKET_MODE_DEFAULT))?,
         certificates,
-        store,
+        store: served.or(answering.flatten()),
         default_certificate: default_name,
         policy,
         clients,
@@ -280,7 +281,7 @@ fn certificates(
 }
 
 /// The folder in `store:PATH`; the outer none for what is no store, the inner one for a mistake.
-fn store_path(written: &Value<'_>) -> Option<Option<PathBuf>> {
+pub(super) fn store_path(written: &Value<'_>) -> Option<Option<PathBuf>> {
     let text = written.as_text()?.strip_prefix("store:")?;
     Some(written.path_of(text))
 }

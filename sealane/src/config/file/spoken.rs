@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use super::super::mistake::Problem;
 use super::super::reader::Table;
-use super::super::{Address, Destination, ProxyHeader, Route, Spoken, value};
+use super::super::{Address, ChallengeSource, Destination, ProxyHeader, Route, Spoken, value};
 use super::destination::DESTINATION_KEYS;
+use super::listener::store_path;
 use super::policy::HANDSHAKE_KEYS;
 
 /// What clients speak, as it is written.
@@ -22,13 +23,20 @@ pub(super) fn spoken(table: &mut Table<'_>) -> Spoken {
     in_clear.or(before_tls).unwrap_or_default()
 }
 
-/// The folder whose challenges of ACME are answered.
-pub(super) fn acme_responder(spoken: Spoken, table: &mut Table<'_>) -> Option<PathBuf> {
+/// Out of what challenges of ACME are answered, and the store if it is one.
+pub(super) fn acme_responder(
+    spoken: Spoken,
+    table: &mut Table<'_>,
+) -> Option<(ChallengeSource, Option<PathBuf>)> {
     if spoken != Spoken::Redirect {
         let what = "means nothing but with plain = \"redirect\", at the port 80 of a name";
         table.refuse(&["acme_responder"], what, "remove it, or put it there");
     }
-    table.value("acme_responder")?.path()
+    let written = table.value("acme_responder")?;
+    match store_path(&written) {
+        Some(store) => Some((ChallengeSource::Store, Some(store?))),
+        None => Some((ChallengeSource::Folder(written.path()?), None)),
+    }
 }
 
 /// Says what else means nothing, or is dangerous, where that is spoken at `addresses`.

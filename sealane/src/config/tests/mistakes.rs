@@ -211,6 +211,12 @@ fn contradictions() {
         (LISTENER.replace("[[listener]]", "[listener]"), "write [[listener]] in double brackets"),
         (LISTENER.replace("certs", "store:s"), "store_key: is missing; add [store_key] with file"),
         (
+            "[[listener]]\naddress = \"127.0.0.1:80\"\nplain = \"redirect\"\n\
+             acme_responder = \"store:s\"\n"
+                .to_owned(),
+            "store_key: is missing; add [store_key] with file",
+        ),
+        (
             with("store_key = { file = \"k\" }").replace("certs\"", "store:a\", \"store:b\""),
             "two stores are named; import into one store",
         ),

@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf, absolute};
 use landlock::{AccessFs, BitFlags, make_bitflags};
 use sealane_lanes::kernel::Address;
 
-use crate::config::{AccessLogDestination, Config, KeySource};
+use crate::config::{AccessLogDestination, ChallengeSource, Config, KeySource};
 use crate::listener;
 
 /// What something is needed for.
@@ -56,7 +56,9 @@ pub(super) fn of(file: Option<&Path>, config: &Config) -> BTreeSet<(PathBuf, Nee
     read.for_each(|path| need(path, Need::Read));
     for listener in &config.listeners {
         listener::files(listener).iter().for_each(|path| need(path, Need::Read));
-        listener.acme_responder.iter().for_each(|path| need(path, Need::Challenges));
+        if let Some(ChallengeSource::Folder(path)) = &listener.acme_responder {
+            need(path, Need::Challenges);
+        }
         listener.store.iter().for_each(|path| need(path, Need::Store));
         for address in &listener.addresses {
             if let Address::Unix(path) = address {
