@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 26] = [
+static LAYERS: [Layer; 27] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -235,6 +235,19 @@ static LAYERS: [Layer; 26] = [
             "sealane-engine",
             "sealane-file-table",
             "sealane-reserved-port",
+        ],
+        bans: &[],
+    },
+    // A process of its own, which alone speaks to authorities: nothing links it.
+    Layer {
+        folder: "agent",
+        may_use: &[
+            "sealane-certificate-files",
+            "sealane-engine",
+            "sealane-operator",
+            "sealane-renewal",
+            "sealane-reserved-port",
+            "sealane-store",
         ],
         bans: &[],
     },
