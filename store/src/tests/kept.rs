@@ -102,7 +102,7 @@ fn entries_go_over_to_a_new_sealing_key_and_into_a_copy_and_back() {
     let new = with_keys(&both, KEY_2).unwrap();
     assert_eq!(entries(&new, "").len(), 2);
 
-    let copy = super::backup::copy(&new, &folder);
+    let copy = backup::copy(&new, &folder);
     new.keep(&[], NOW_S, &[("a", None), ("b", Some(b"3")), ("c", Some(b"4"))]).unwrap();
     assert!(new.store().replace(&copy, || Ok::<_, StoreError>(())).unwrap());
     let expected = [("a", b"1"), ("b", b"2")].map(|(name, value)| (name.into(), value.to_vec()));
