@@ -10,6 +10,8 @@
     reason = "a test fails by panicking, and prints its figures"
 )]
 
+mod failures;
 mod harness;
 mod killed;
 mod orders;
+mod served;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
@@ -43,9 +43,11 @@ impl Home {
 
     /// An `[[authority]]` at an address, with more of its keys.
     pub fn authority(&self, address: SocketAddr, more: &str) -> String {
+        // Without a profile it takes any.
+        let profile = if more.contains("profile") { "" } else { "profile = \"default\"" };
         format!(
             "[[authority]]\ndirectory = \"https://{address}/dir\"\nagree_to_terms = true\n\
-             contact = [\"mailto:ops@example.com\"]\nroots = [{:?}]\n{more}\n",
+             contact = [\"mailto:ops@example.com\"]\nroots = [{:?}]\n{profile}\n{more}\n",
             self.roots
         )
     }
@@ -129,10 +131,6 @@ impl Agent {
         self.process.signal(Signal::HUP);
     }
 
-    pub fn end(&mut self) -> ExitStatus {
-        self.process.end()
-    }
-
     pub fn wait_until_said(&self, words: &str) -> String {
         wait_for(&format!("{words:?} in {}", self.log.display()), || {
             let said = fs::read_to_string(&self.log).unwrap();
@@ -142,8 +140,9 @@ impl Agent {
 }
 
 /// The output of a command of the agent's, and its code.
-pub fn run(arguments: &[&str], folder: &Path) -> (String, Option<i32>) {
-    let output = Command::new(BINARY).args(arguments).current_dir(folder).output().unwrap();
+pub fn run(arguments: &[&str], home: &Home) -> (String, Option<i32>) {
+    let output =
+        Command::new(BINARY).args(arguments).current_dir(home.folder.path()).output().unwrap();
     (String::from_utf8(output.stderr).unwrap(), output.status.code())
 }
 

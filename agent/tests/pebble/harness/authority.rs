@@ -17,8 +17,6 @@ use super::{required, wait_for};
 pub struct Authority {
     pub folder: TempDir,
     pub address: SocketAddr,
-    /// Where its challenge server is told of records.
-    pub names: SocketAddr,
     _programs: [Process; 2],
     _reserved: [ReservedPort; 4],
 }
@@ -34,11 +32,19 @@ pub struct Behaviour {
     pub ports: (u16, u16),
     /// Whether an account takes a key that it has given.
     pub binds_accounts: bool,
+    /// Whether it refuses `blocked.test`.
+    pub blocks: bool,
 }
 
 impl Default for Behaviour {
     fn default() -> Self {
-        Self { nonces_refused: 0, is_slow: false, ports: (1, 1), binds_accounts: false }
+        Self {
+            nonces_refused: 0,
+            is_slow: false,
+            ports: (1, 1),
+            binds_accounts: false,
+            blocks: true,
+        }
     }
 }
 
@@ -60,11 +66,12 @@ impl Authority {
             "tlsPort": behaviour.ports.1,
             "externalAccountBindingRequired": behaviour.binds_accounts,
             "externalAccountMACKeys": { "kid-1": EXTERNAL_KEY },
-            "domainBlocklist": ["blocked.test"],
+            "domainBlocklist": if behaviour.blocks { vec!["blocked.test"] } else { vec![] },
             "retryAfter": { "authz": 1, "order": 1 },
             "profiles": {
                 "default": { "description": "ninety days", "validityPeriod": 7_776_000 },
                 "shortlived": { "description": "six days", "validityPeriod": 518_400 },
+                "moments": { "description": "half a minute", "validityPeriod": 30 },
             },
         }});
         fs::write(path("pebble.json"), settings.to_string()).unwrap();
@@ -89,13 +96,7 @@ impl Authority {
         let hook = path("hook");
         fs::write(&hook, HOOK.replace("NAMES", &of_names.to_string())).unwrap();
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-        Some(Self {
-            folder,
-            address: served,
-            names: of_names,
-            _programs: programs,
-            _reserved: reserved,
-        })
+        Some(Self { folder, address: served, _programs: programs, _reserved: reserved })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

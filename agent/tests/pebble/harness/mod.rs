@@ -5,7 +5,9 @@ pub mod authority;
 pub mod gate;
 pub mod process;
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Waits for what must come.
@@ -32,6 +34,11 @@ pub fn required(path: PathBuf) -> Option<PathBuf> {
     );
     println!("SKIPPED: {name} is missing; ./check --only install brings it");
     None
+}
+
+/// Leaves a file to its owner.
+pub fn close(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// How long anything may take on a machine that is busy.
