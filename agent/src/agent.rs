@@ -113,7 +113,7 @@ impl Agent {
         self.certificates.len()
     }
 
-    /// It looks after none.
+    /// Whether it looks after none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.certificates.is_empty()

@@ -206,3 +206,55 @@ fn unix_seconds(time: SystemTime) -> UnixSeconds {
 
 /// For how long an authority is left alone that names no moment.
 const LIMITED_S: u64 = 3_600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(kind: &str, detail: &str, status: u16, told: Option<SystemTime>) -> Failed {
+        let problem = Problem {
+            r#type: Some(format!("urn:ietf:params:acme:error:{kind}")),
+            detail: Some(detail.to_owned()),
+            status: Some(status),
+            subproblems: vec![Subproblem {
+                identifier: Some(Identifier::Dns("b.test".into())),
+                r#type: Some("urn:ietf:params:acme:error:caa".into()),
+                detail: Some("no".into()),
+            }],
+        };
+        Failed::of_answer("a.test: a new order", &Error::Api(problem), told, UnixSeconds(1_000))
+    }
+
+    #[test]
+    fn each_problem_is_told_in_full_and_goes_where_it_belongs() {
+        let told = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(5_000);
+        let account = |until| Failure::RateLimited { until, scope: Scope::Account };
+        let exact = "too many certificates (5) already issued for this exact set of identifiers";
+        for (kind, detail, status, told, failure) in [
+            ("rateLimited", "too many new orders", 429, Some(told), account(UnixSeconds(5_000))),
+            ("rateLimited", "too many", 429, None, account(UnixSeconds(4_600))),
+            (
+                "rateLimited",
+                exact,
+                429,
+                Some(told),
+                Failure::RateLimited { until: UnixSeconds(5_000), scope: Scope::Certificate },
+            ),
+            ("alreadyReplaced", "a replacement is there", 409, None, Failure::AlreadyReplaced),
+            ("rejectedIdentifier", "policy", 400, None, Failure::Refused),
+            ("caa", "forbids", 403, None, Failure::Refused),
+            ("serverInternal", "oops", 500, None, Failure::TryLater),
+            ("somethingNew", "oops", 503, None, Failure::TryLater),
+            ("badNonce", "used", 400, None, Failure::TryLater),
+            ("accountDoesNotExist", "who?", 400, None, Failure::TryLater),
+        ] {
+            let failed = failed(kind, detail, status, told);
+            assert_eq!(failed.failure, failure, "{kind} {detail}");
+            assert_eq!(failed.ends_order, failure == Failure::Refused, "{kind}");
+            assert_eq!(failed.loses_account, kind == "accountDoesNotExist");
+            let text = format!("a.test: a new order: the CA says {detail:?} ({kind})");
+            assert!(failed.text.starts_with(&text), "{}", failed.text);
+            assert!(failed.text.ends_with("\n  b.test: \"no\" (caa)"), "{}", failed.text);
+        }
+    }
+}

@@ -57,25 +57,37 @@ impl Https {
         Ok(Self { client, told: Arc::default() })
     }
 
-    /// Until when the authority has asked to be left alone in its last refusal, if it has.
+    /// Until when the authority has asked to be left alone in a refusal, if that is to come.
     pub(crate) fn told_until(&self) -> Option<SystemTime> {
-        *self.told.until.lock().unwrap_or_else(PoisonError::into_inner)
+        Told::to_come(&self.told.refused_until)
+    }
+
+    /// When the authority would like to be asked again, as its last answer has it, if that is to
+    /// come.
+    pub(crate) fn asked_again_at(&self) -> Option<SystemTime> {
+        Told::to_come(&self.told.again_at)
     }
 }
 
 /// What an authority told in a header, which the library above does not pass on.
 #[derive(Debug, Default)]
 struct Told {
-    until: Mutex<Option<SystemTime>>,
+    again_at: Mutex<Option<SystemTime>>,
+    refused_until: Mutex<Option<SystemTime>>,
 }
 
 impl Told {
     fn note(&self, status: StatusCode, headers: &HeaderMap) {
+        // A refusal of something else does not take back what was told.
+        let Some(at) = retry_after(headers) else { return };
         let is_refusal = status.is_client_error() || status.is_server_error();
-        if is_refusal {
-            let until = retry_after(headers);
-            *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
-        }
+        let noted = if is_refusal { &self.refused_until } else { &self.again_at };
+        *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
+    fn to_come(noted: &Mutex<Option<SystemTime>>) -> Option<SystemTime> {
+        let noted = *noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.filter(|at| *at > SystemTime::now())
     }
 }
 
@@ -198,3 +210,50 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How authorities see us: RFC 8555, 6.1, asks for the client and the library under it.
 const OUR_NAME: &str = concat!("sealane-agent/", env!("CARGO_PKG_VERSION"), " instant-acme/0.8");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_moment_that_an_authority_tells_is_noted_and_kept_until_it_is_over() {
+        let told = Told::default();
+        let note = |status, text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            told.note(status, &headers);
+        };
+        let left_s = |noted| {
+            let at = Told::to_come(noted)?;
+            Some(at.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
+        };
+        let is_about =
+            |found: Option<u64>, seconds| found.is_some_and(|f| f.abs_diff(seconds) < 60);
+        note(StatusCode::TOO_MANY_REQUESTS, " 86400 ");
+        note(StatusCode::OK, "3600");
+        told.note(StatusCode::BAD_REQUEST, &HeaderMap::new());
+        assert!(is_about(left_s(&told.refused_until), 86_400));
+        assert!(is_about(left_s(&told.again_at), 3_600));
+        let later = SystemTime::now() + Duration::from_secs(7_200);
+        note(StatusCode::SERVICE_UNAVAILABLE, &httpdate::fmt_http_date(later));
+        assert!(is_about(left_s(&told.refused_until), 7_200));
+        note(StatusCode::OK, "0");
+        note(StatusCode::TOO_MANY_REQUESTS, "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!((left_s(&told.refused_until), left_s(&told.again_at)), (None, None));
+    }
+
+    #[test]
+    fn roots_that_are_none_are_told_with_their_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("roots.pem");
+        let said = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Https::trusting(&[RootSource::File(path.clone())]).map(drop).unwrap_err().to_string()
+        };
+        assert!(said("").contains("roots.pem: no certificate in it; name a file with"));
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(said(broken).starts_with("roots: "), "{}", said(broken));
+        let absent = Https::trusting(&[RootSource::File(folder.path().join("absent"))]);
+        assert!(absent.map(drop).unwrap_err().to_string().contains("absent"));
+    }
+}

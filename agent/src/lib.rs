@@ -1,5 +1,5 @@
-//! The agent beside the lanes: obtains certificates by ACME and keeps them in the certificate store,
-//! out of which `sealane serve` serves them and answers challenges.
+//! The agent beside the lanes: obtains certificates by ACME and keeps them in the certificate
+//! store, out of which `sealane serve` serves them and answers challenges.
 //!
 //! ```text
 //!   agent.toml --> Settings --> Schedule (what, when, by whom: sans-IO, sealane-renewal)

@@ -1,7 +1,7 @@
-//! One order, from the first request to the certificate in the store. Each step is remembered before
-//! the next is taken, so that one who comes after goes on where this one was.
+//! One order, from the first request to the certificate in the store. Each step is remembered
+//! before the next is taken, so that one who comes after goes on where this one was.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use instant_acme::{Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
 use sealane_renewal::{CertificateId, UnixSeconds};
@@ -186,7 +186,9 @@ impl<'o> Carried<'o> {
                 if order.state().status != before {
                     return Ok(());
                 }
-                wait = (wait * 2).min(POLL_MAX);
+                let told = self.opened.https.asked_again_at();
+                let told = told.and_then(|at| at.duration_since(SystemTime::now()).ok());
+                wait = told.unwrap_or((wait * 2).min(POLL_MAX));
             }
         };
         match tokio::time::timeout(POLL_TIMEOUT, waiting).await {

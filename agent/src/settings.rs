@@ -98,7 +98,7 @@ pub enum RootSource {
 pub struct WantedCertificate {
     /// How it is shown that the names are the operator's.
     pub challenge: Challenge,
-    /// Its names, in the order written.
+    /// The names, in the order written.
     pub names: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! A gate between an agent and its authority that stops at one request, for a test to kill the agent
-//! there.
+//! A gate between an agent and its authority that stops at one request, for a test to kill the
+//! agent there.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
