@@ -1,4 +1,4 @@
-//! Keys, requests for certificates and what comes of them: [`Request`].
+//! Keys, requests for certificates, and what comes of them.
 
 use std::sync::Arc;
 

@@ -196,9 +196,13 @@ pub(crate) enum TrustError {
     Tls(#[from] rustls::Error),
 }
 
-/// Where distributions keep the authorities that they trust: Debian's family and Alpine; Fedora's.
-const SYSTEM_BUNDLES: [&str; 2] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
+/// Where systems keep the authorities that they believe: Debian and Alpine, Fedora, openSUSE, BSD.
+const SYSTEM_BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 /// Bytes of an answer: a chain, or a problem with a hundred identifiers.
 const ANSWER_BYTES_MAX: usize = 1 << 20;

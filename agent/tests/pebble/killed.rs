@@ -16,7 +16,8 @@ fn an_order_goes_on_wherever_the_agent_was_killed() {
             let name = format!("{kind}{number}.test");
             let home = Home::new(&authority);
             home.configure(&[home.authority(gate.address, ""), home.by_dns(&[&name])]);
-            let before = authority.issued();
+            let count = || (authority.issued(), authority.count_said("Added order"));
+            let before = count();
             gate.stop(stop(number));
             let agent = home.start();
             let Some(path) = gate.wait_until_stopped(|| home.held(&name).is_some()) else {
@@ -24,12 +25,17 @@ fn an_order_goes_on_wherever_the_agent_was_killed() {
                 break;
             };
             agent.kill();
+            // Where the order is, the authority has told, and nobody has heard.
+            let is_lost = kind == "a" && path.contains("order-plz");
             stopped_at.push(path);
             gate.stop(Stop::Never);
             let agent = home.start();
             home.wait_until_held(&name);
             assert!(agent.stop().success());
-            assert_eq!(authority.issued() - before, 1, "{name}, stopped at {stopped_at:?}");
+            let now = count();
+            let what = format!("{name}, stopped at {stopped_at:?}");
+            assert_eq!(now.0 - before.0, 1, "certificates: {what}");
+            assert_eq!(now.1 - before.1, 1 + usize::from(is_lost), "orders: {what}");
             assert_eq!(home.entries("acme/order/"), Vec::<String>::new());
             let said = home.said();
             assert!(!said.contains("not reloaded") && !said.contains("refuses"), "{said}");
