@@ -4,6 +4,7 @@ mod certificates;
 mod convert;
 mod running;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -57,6 +58,13 @@ impl Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Obtain certificates by ACME, and keep them in a store
+    #[command(disable_help_flag = true, after_long_help = AGENT_HELP)]
+    Agent {
+        /// What sealane-agent takes: see sealane agent --help
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
     /// Drain backends of a running Sealane, and put them back
     #[command(subcommand, after_long_help = BACKENDS_HELP)]
     Backends(BackendsCommand),
@@ -288,6 +296,21 @@ Environment, as systemd sets it:
   LISTEN_FDS        what the process before has left there, with LISTEN_PID and LISTEN_FDNAMES
   WATCHDOG_USEC     how often it must be told that every lane answers, with WATCHDOG_PID
   JOURNAL_STREAM    lines on standard error have a priority if that is the journal
+";
+
+const AGENT_HELP: &str = "Becomes the program sealane-agent, which lies beside this one or in \
+../libexec: a process of its own, that serves nobody. It fills a certificate store, out of which \
+sealane serve answers challenges and serves.
+
+Exit codes:
+  0  ended as asked; or its configuration is in order
+  1  it failed, or is not installed
+  2  the command line is not understood
+  3  its configuration, or the store, is not in order; nothing started
+
+Examples:
+  sealane agent check --config /etc/sealane/agent.toml
+  sealane agent --config /etc/sealane/agent.toml
 ";
 
 const CHECK_HELP: &str =

@@ -1,5 +1,6 @@
 //! What the binary can be asked for: [`run`] does it, each command in a file of its own.
 
+mod agent;
 mod backends;
 pub mod certificates;
 pub mod check;
@@ -25,6 +26,10 @@ use crate::operator::{Priority, say_at};
 pub fn run(command: Command) -> io::Result<Exit> {
     let mut out = io::stdout().lock();
     match command {
+        Command::Agent { arguments } => {
+            drop(out);
+            Ok(agent::run(&arguments))
+        }
         Command::Backends(command) => backends::run(&command, &mut out),
         Command::Certificates(command) => certificates::run(&command, &mut out),
         Command::Check(arguments) => check::run(&arguments, &mut out),

@@ -13,12 +13,10 @@ mod destination;
 mod file;
 mod limits;
 mod listener_limits;
-mod mistake;
 pub mod network;
 mod process;
 mod proxy;
 mod proxy_header;
-mod reader;
 mod route;
 mod spoken;
 #[cfg(test)]
@@ -26,9 +24,6 @@ mod tests;
 pub mod value;
 
 use std::collections::HashSet;
-use std::fmt;
-use std::fs::File;
-use std::io::Read as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,6 +35,8 @@ use sealane_engine::tickets::LIFETIME_DEFAULT_S;
 use crate::backends::BACKENDS_MAX;
 use crate::process::landlock::outside;
 
+use sealane_operator::{mistake, reader};
+
 use backend::share_tls;
 
 pub use admin::{Admin, AdminSocket};
@@ -50,16 +47,16 @@ pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
 pub(crate) use file::LANES_MAX;
 pub use limits::Limits;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
-pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use network::Network;
 pub use process::Process;
 pub use proxy::AcceptProxy;
 pub use proxy_header::{ProxyHeader, Tlv, Tlvs};
-pub(crate) use reader::written_at;
 pub use route::Route;
 pub(crate) use route::{base_of, unconditional};
 pub use sealane_certificate_files::CertificateSource;
 pub use sealane_lanes::kernel::Address;
+pub(crate) use sealane_operator::reader::written_at;
+pub use sealane_operator::{KeySource, Mistake, Mistakes, Place, Problem};
 pub use spoken::Spoken;
 
 /// Everything a running Sealane is told.
@@ -286,28 +283,6 @@ impl Listener {
     }
 }
 
-/// Where the keys come from that open certificate stores.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeySource {
-    /// What a program writes to its standard output: its path, then its arguments.
-    Command(Vec<String>),
-    /// A credential of systemd, by its name.
-    Credential(String),
-    /// A file.
-    File(PathBuf),
-}
-
-impl fmt::Display for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // Its arguments may be a secret, as a token is.
-            Self::Command(words) => write!(f, "command {}", words.first().map_or("", |word| word)),
-            Self::Credential(name) => write!(f, "credential {name}"),
-            Self::File(path) => path.display().fmt(f),
-        }
-    }
-}
-
 /// One line per connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
@@ -363,22 +338,7 @@ impl Default for Tickets {
 }
 
 fn read_text(file: &Path) -> Result<String, Problem> {
-    let unreadable =
-        |error: std::io::Error| Problem::new(format!("cannot be read: {error}"), READ_REMEDY);
-    let mut text = Vec::new();
-    let limit = CONFIG_BYTES_MAX as u64 + 1;
-    File::open(file)
-        .and_then(|f| f.take(limit).read_to_end(&mut text))
-        .map_err(|error| outside(file).unwrap_or_else(|| unreadable(error)))?;
-    if text.len() > CONFIG_BYTES_MAX {
-        let what = format!("is larger than {CONFIG_BYTES_MAX} bytes");
-        let remedy = "name a configuration, and in it directories rather than single files";
-        return Err(Problem::new(what, remedy));
-    }
-    String::from_utf8(text).map_err(|error| {
-        let what = format!("is not UTF-8 at byte {}", error.utf8_error().valid_up_to());
-        Problem::new(what, "save it as UTF-8")
-    })
+    sealane_operator::read_text(file, |_| outside(file))
 }
 
 fn default_lanes() -> NonZeroUsize {
@@ -448,9 +408,6 @@ fn repeated<T: Eq + std::hash::Hash>(values: &[T]) -> impl Iterator<Item = &T> {
 
 /// The mode of a socket: for its owner and group, among whom a balancer on this machine can be.
 const SOCKET_MODE_DEFAULT: u32 = 0o660;
-/// Bytes of a configuration file.
-pub const CONFIG_BYTES_MAX: usize = 8 << 20;
 
 /// A listener has one store at most, so that there is one answer to who serves a name.
 const STORES_REMEDY: &str = "import into one store, or use two listeners";
-const READ_REMEDY: &str = "name a TOML file that this user may read";

@@ -20,7 +20,6 @@ pub mod listener;
 pub mod metrics;
 pub mod networks;
 pub mod notices;
-pub mod operator;
 pub mod process;
 pub mod proxy_header;
 pub mod relay;
@@ -28,3 +27,5 @@ pub mod stores;
 pub mod systemd;
 pub mod timestamp;
 pub mod unix_socket;
+
+pub use sealane_operator as operator;

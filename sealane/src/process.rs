@@ -7,18 +7,16 @@ pub mod filter;
 pub mod landlock;
 pub mod locked;
 
-use std::io;
-
-use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, dumpable_behavior, geteuid, set_dumpable_behavior,
-    setrlimit,
-};
+use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid};
 use rustix::thread::set_no_new_privs;
+
+use sealane_operator::memory::set_core_dumps;
 
 use crate::config::Process;
 use crate::operator::{Priority, say, say_at};
 
 pub use account::{Account, AccountError, become_user};
+pub use sealane_operator::memory::hide_memory;
 
 /// Makes this process what `wanted` says. It must be called while there is no other thread: the
 /// system changes a thread at a time. Returns the user that it has become, if it is another.
@@ -61,22 +59,4 @@ pub fn warning() -> Option<&'static str> {
 pub fn has_core_dumps() -> bool {
     // What cannot be asked for was not changed.
     dumpable_behavior().is_ok_and(|behavior| behavior == DumpableBehavior::Dumpable)
-}
-
-/// Lets nobody else of this user read this process's memory, and no file get it: for programs that
-/// have keys there and are no server.
-pub fn hide_memory() {
-    if let Err(error) = set_core_dumps(false) {
-        say_at(Priority::Warning, &format!("cannot decide who may look into memory: {error}"));
-    }
-}
-
-/// Keys are in memory: nobody else of this user reads it, and no file gets it.
-fn set_core_dumps(are_allowed: bool) -> io::Result<()> {
-    if are_allowed {
-        return Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?);
-    }
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    // Programs that it starts have a memory of their own, and with it dumps again.
-    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
 }

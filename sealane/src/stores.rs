@@ -4,7 +4,6 @@
 //! again is where the sealing keys come from, and a file that somebody else changed.
 
 pub mod examination;
-mod key_source;
 mod opened;
 mod owner;
 
@@ -20,8 +19,8 @@ use crate::config::Config;
 use examination::{Examination, Refused, examine_apart};
 use opened::Opened;
 
-pub use key_source::{KeySourceError, create_key_file, sealing_keys};
 pub use owner::become_owner_of;
+pub use sealane_operator::{KeySourceError, create_key_file, sealing_keys};
 
 /// The keys to the stores of `config`, read once for all of them; none if no listener has a store.
 ///

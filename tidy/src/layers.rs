@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 24] = [
+static LAYERS: [Layer; 27] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -230,10 +230,24 @@ static LAYERS: [Layer; 24] = [
         may_use: &[
             "sealane-certificate-files",
             "sealane-lanes",
+            "sealane-operator",
             "sealane-store",
             "sealane-engine",
             "sealane-file-table",
             "sealane-reserved-port",
+        ],
+        bans: &[],
+    },
+    // A process of its own, which alone speaks to authorities: nothing links it.
+    Layer {
+        folder: "agent",
+        may_use: &[
+            "sealane-certificate-files",
+            "sealane-engine",
+            "sealane-operator",
+            "sealane-renewal",
+            "sealane-reserved-port",
+            "sealane-store",
         ],
         bans: &[],
     },
@@ -248,8 +262,15 @@ static LAYERS: [Layer; 24] = [
         ],
         bans: &[],
     },
+    // What all programs of ours read from their operator, and say to them.
+    Layer {
+        folder: "operator",
+        may_use: &["sealane-certificate-files", "sealane-store"],
+        bans: &[],
+    },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
     Layer { folder: "store", may_use: &["sealane-engine"], bans: &STORE_BANS },
+    Layer { folder: "renewal", may_use: &[], bans: &RENEWAL_BANS },
     Layer {
         folder: "lanes",
         may_use: &["sealane-engine", "sealane-file-table", "sealane-reserved-port"],
@@ -301,6 +322,21 @@ const STORE_BANS: [(&str, &str); 7] = [
     ("std::process", "who holds the key is asked in sealane; take the keys"),
 ];
 
+const RENEWAL_BANS: [(&str, &str); 12] = [
+    ("Condvar", NO_WAIT),
+    ("Instant::now", NO_CLOCK),
+    ("Mutex", NO_WAIT),
+    ("RwLock", NO_WAIT),
+    ("SystemTime", NO_CLOCK),
+    ("eprintln", NO_PRINT),
+    ("println", NO_PRINT),
+    ("std::env", "settings are arguments"),
+    ("std::fs", NO_DOING),
+    ("std::net", NO_DOING),
+    ("std::process", NO_DOING),
+    ("std::thread", NO_DOING),
+];
+
 const ENGINE_BANS: [(&str, &str); 16] = [
     ("Condvar", NO_WAIT),
     ("Instant::now", NO_CLOCK),
@@ -321,6 +357,7 @@ const ENGINE_BANS: [(&str, &str); 16] = [
 ];
 
 const NO_CLOCK: &str = "time is an argument, so that tests need not wait; take `now`";
+const NO_DOING: &str = "renewal says what to do and does none of it; return an action";
 const NO_PRINT: &str = "return an error or count it; only sealane speaks to people";
 const NO_START: &str = "this room starts nothing and waits for nothing; take what was measured";
 const NO_SYSTEM: &str = "engine makes no system call; take bytes, return bytes";

@@ -153,7 +153,7 @@ fn man_pages() {
     let error = man::write_page(Some("sevre"), &mut Vec::new()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no command \"sevre\"; there are backends, certificates, check, completions, connections, \
-         convert, demo, man, reload, status, serve"
+        "no command \"sevre\"; there are agent, backends, certificates, check, completions, \
+         connections, convert, demo, man, reload, status, serve"
     );
 }

@@ -31,8 +31,7 @@ use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
-    AccessLog, AccessLogDestination, Config, KeySource, Limits, Listener, LoggedEnds, Tickets,
-    default_lanes,
+    AccessLog, AccessLogDestination, Config, Limits, Listener, LoggedEnds, Tickets, default_lanes,
 };
 use admin::admin;
 use claims::Claims;
@@ -84,7 +83,7 @@ fn config(
     let process = top.table("process", |t| Some(process(t))).unwrap_or_default();
     let access_log = top.table("access_log", access_log);
     let tickets = top.table("tickets", |t| Some(tickets(t))).unwrap_or_default();
-    let store_key = top.table("store_key", store_key);
+    let store_key = top.table("store_key", sealane_operator::store_key);
     let written_include = top.value("include");
     let written = match written_include {
         None => top.required("listener", LISTENER_EXAMPLE),
@@ -122,29 +121,6 @@ fn config(
         tickets,
         watch,
     })
-}
-
-/// One of `file`, `credential` and `command`.
-fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
-    let (file, credential) = (table.value("file"), table.value("credential"));
-    match (file, credential, table.value("command")) {
-        (Some(file), None, None) => file.path().map(KeySource::File),
-        (None, Some(name), None) => name.parsed(value::credential_name).map(KeySource::Credential),
-        (None, None, Some(command)) => {
-            command.list(COMMAND_WORDS_MAX, |word| word.parsed(value::word)).map(KeySource::Command)
-        }
-        (None, None, None) => {
-            table.required("file", "file = \"/etc/sealane/store.key\"");
-            None
-        }
-        (first, second, third) => {
-            for extra in [first, second, third].into_iter().flatten().skip(1) {
-                let what = "a second source of sealing keys";
-                extra.wrong(Problem::new(what, "keep one of file, credential and command"));
-            }
-            None
-        }
-    }
 }
 
 fn limits(table: &mut Table<'_>, lanes: Lanes) -> Limits {
@@ -259,7 +235,6 @@ pub(super) const LISTENERS_MAX: usize = 1024;
 
 const ACCESS_LOG_BUFFER_BYTES: RangeInclusive<usize> = 4 * 1024..=64 * 1024 * 1024;
 const ACCESS_LOG_BUFFER_DEFAULT: usize = 1024 * 1024;
-const COMMAND_WORDS_MAX: usize = 64;
 const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
 const CONNECTION_AGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);

@@ -1,5 +1,7 @@
 //! Configurations that are refused: too many, contradicting themselves, no configuration at all.
 
+use sealane_operator::SETTINGS_BYTES_MAX;
+
 use super::*;
 
 /// The relay remembers which of them a connection has tried in 64 bits.
@@ -277,7 +279,9 @@ fn files_that_are_no_configuration() {
     };
     assert!(load("absent", None).contains("absent: cannot be read: No such file"));
     assert!(load("latin1", Some(b"# \xe9")).contains("is not UTF-8 at byte 2"));
-    assert!(load("large", Some(&vec![b'#'; CONFIG_BYTES_MAX + 1])).contains("larger than 8388608"));
+    assert!(
+        load("large", Some(&vec![b'#'; SETTINGS_BYTES_MAX + 1])).contains("larger than 8388608")
+    );
     assert!(load("nothing", Some(b"")).contains("nothing:1:1: listener: is missing"));
     assert!(load("", None).contains("cannot be read: Is a directory"));
 }

@@ -1,5 +1,7 @@
 //! Values as people write them, in order and not.
 
+use std::time::Duration;
+
 use super::*;
 
 #[test]

@@ -1,6 +1,7 @@
 //! Sealing keys from a file, a credential of systemd, or a program.
 
 use std::env;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,7 +14,54 @@ use sealane_certificate_files::{Exposed, mode_for_others};
 use sealane_store::{SealingKeyError, SealingKeys};
 use zeroize::Zeroizing;
 
-use crate::config::KeySource;
+use crate::mistake::Problem;
+use crate::reader::Table;
+use crate::value;
+
+/// Where the keys come from that open certificate stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// What a program writes to its standard output: its path, then its arguments.
+    Command(Vec<String>),
+    /// A credential of systemd, by its name.
+    Credential(String),
+    /// A file.
+    File(PathBuf),
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Its arguments may be a secret, as a token is.
+            Self::Command(words) => write!(f, "command {}", words.first().map_or("", |word| word)),
+            Self::Credential(name) => write!(f, "credential {name}"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Reads the table of a source: one of `file`, `credential` and `command`.
+pub fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
+    let (file, credential) = (table.value("file"), table.value("credential"));
+    match (file, credential, table.value("command")) {
+        (Some(file), None, None) => file.path().map(KeySource::File),
+        (None, Some(name), None) => name.parsed(value::credential_name).map(KeySource::Credential),
+        (None, None, Some(command)) => {
+            command.list(COMMAND_WORDS_MAX, |word| word.parsed(value::word)).map(KeySource::Command)
+        }
+        (None, None, None) => {
+            table.required("file", "file = \"/etc/sealane/store.key\"");
+            None
+        }
+        (first, second, third) => {
+            for extra in [first, second, third].into_iter().flatten().skip(1) {
+                let what = "a second source of sealing keys";
+                extra.wrong(Problem::new(what, "keep one of file, credential and command"));
+            }
+            None
+        }
+    }
+}
 
 /// Reads the keys that `source` names; a program gets a bounded time.
 ///
@@ -188,6 +236,8 @@ fn read_text(from: impl Read) -> io::Result<Zeroizing<String>> {
 const COMMAND_TICK: Duration = Duration::from_millis(5);
 /// A program that prints a key; for as long a signal may have to wait.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Words of a command.
+const COMMAND_WORDS_MAX: usize = 64;
 /// Bytes of a text with sealing keys.
 const KEY_SOURCE_BYTES_MAX: usize = 4096;
 

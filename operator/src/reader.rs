@@ -15,17 +15,17 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{Mistake, Place, Problem};
-use super::value;
+use crate::mistake::{Mistake, Place, Problem};
+use crate::value;
 use document::{Document, without_keys_alone};
 
-pub(crate) use search::written_at;
+pub use search::written_at;
 
 /// Reads `text`, the contents of `file`, with `walk`.
 ///
 /// Returns what `walk` made of what is in order, and every mistake. `walk` returns `None` only
 /// after a mistake.
-pub(super) fn read<T>(
+pub fn read<T>(
     file: &Path,
     text: &str,
     walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
@@ -39,7 +39,7 @@ pub(super) fn read<T>(
 }
 
 /// A table of the file that is being read.
-pub(super) struct Table<'d> {
+pub struct Table<'d> {
     asked: Vec<&'static str>,
     document: &'d Document<'d>,
     entries: &'d DeTable<'d>,
@@ -49,7 +49,7 @@ pub(super) struct Table<'d> {
 
 impl<'d> Table<'d> {
     /// The value of `key`, if it is there.
-    pub(super) fn value(&mut self, key: &'static str) -> Option<Value<'d>> {
+    pub fn value(&mut self, key: &'static str) -> Option<Value<'d>> {
         self.asked.push(key);
         let (_, value) = self.entries.get_key_value(key)?;
         Some(Value {
@@ -61,7 +61,7 @@ impl<'d> Table<'d> {
     }
 
     /// Notes that these keys, where they are written, mean nothing here.
-    pub(super) fn refuse(&mut self, keys: &[&'static str], what: &str, remedy: &str) {
+    pub fn refuse(&mut self, keys: &[&'static str], what: &str, remedy: &str) {
         for key in keys {
             if let Some(value) = self.value(key) {
                 value.wrong(Problem::new(what, remedy));
@@ -70,7 +70,7 @@ impl<'d> Table<'d> {
     }
 
     /// The value of `key`; that it is missing is a mistake, with an example as the remedy.
-    pub(super) fn required(&mut self, key: &'static str, example: &str) -> Option<Value<'d>> {
+    pub fn required(&mut self, key: &'static str, example: &str) -> Option<Value<'d>> {
         let value = self.value(key);
         // A broken line above may be the missing one: then only the broken line is reported.
         if value.is_none() && !self.document.has_syntax_errors {
@@ -85,16 +85,12 @@ impl<'d> Table<'d> {
     }
 
     /// A number of things.
-    pub(super) fn count(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<usize>,
-    ) -> Option<usize> {
+    pub fn count(&mut self, key: &'static str, range: RangeInclusive<usize>) -> Option<usize> {
         self.value(key)?.count(range)
     }
 
     /// A duration within `range`.
-    pub(super) fn duration(
+    pub fn duration(
         &mut self,
         key: &'static str,
         range: RangeInclusive<Duration>,
@@ -103,21 +99,17 @@ impl<'d> Table<'d> {
     }
 
     /// A size within `range`.
-    pub(super) fn size_bytes(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<usize>,
-    ) -> Option<usize> {
+    pub fn size_bytes(&mut self, key: &'static str, range: RangeInclusive<usize>) -> Option<usize> {
         self.value(key)?.size_bytes(range)
     }
 
     /// `true` or `false`.
-    pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
+    pub fn boolean(&mut self, key: &'static str) -> Option<bool> {
         self.value(key)?.boolean()
     }
 
     /// What `walk` makes of the table `key`, if it is there.
-    pub(super) fn table<T>(
+    pub fn table<T>(
         &mut self,
         key: &'static str,
         walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
@@ -160,7 +152,7 @@ impl<'d> Table<'d> {
 
 /// A value of the file that is being read.
 #[derive(Clone)]
-pub(super) struct Value<'d> {
+pub struct Value<'d> {
     document: &'d Document<'d>,
     field: String,
     span: Range<usize>,
@@ -169,41 +161,41 @@ pub(super) struct Value<'d> {
 
 impl<'d> Value<'d> {
     /// Notes that this value is wrong.
-    pub(super) fn wrong(&self, problem: Problem) {
+    pub fn wrong(&self, problem: Problem) {
         self.document.note(self.span.start, self.field.clone(), problem);
     }
 
     /// Where it stands, for messages about another place.
-    pub(super) fn place(&self) -> Place {
+    pub fn place(&self) -> Place {
         let (line, column) = self.document.line_and_column(self.span.start);
         let file = Place::whole(self.document.file);
         Place { line: Some(line), column: Some(column), ..file }
     }
 
     /// Text as `parse` reads it.
-    pub(super) fn parsed<T>(&self, parse: impl FnOnce(&str) -> Result<T, Problem>) -> Option<T> {
+    pub fn parsed<T>(&self, parse: impl FnOnce(&str) -> Result<T, Problem>) -> Option<T> {
         let text = self.text("write it in quotes")?;
         parse(text).map_err(|problem| self.wrong(problem)).ok()
     }
 
     /// A path; a relative one starts at the directory of the file that is being read.
-    pub(super) fn path(&self) -> Option<PathBuf> {
+    pub fn path(&self) -> Option<PathBuf> {
         self.path_of(self.text("write it in quotes")?)
     }
 
     /// The path `text`, which is a part of this value.
-    pub(super) fn path_of(&self, text: &str) -> Option<PathBuf> {
+    pub fn path_of(&self, text: &str) -> Option<PathBuf> {
         let base = self.document.file.parent().unwrap_or(Path::new(""));
         value::path(text, base).map_err(|problem| self.wrong(problem)).ok()
     }
 
     /// The text, if it is one; nothing is noted.
-    pub(super) fn as_text(&self) -> Option<&'d str> {
+    pub fn as_text(&self) -> Option<&'d str> {
         self.value.as_str()
     }
 
     /// One of `choices`, by name.
-    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
+    pub fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
         let text = self.text("write it in quotes")?;
         if let Some((_, chosen)) = choices.iter().find(|(name, _)| *name == text) {
             return Some(*chosen);
@@ -215,12 +207,12 @@ impl<'d> Value<'d> {
     }
 
     /// `true` or `false`.
-    pub(super) fn boolean(&self) -> Option<bool> {
+    pub fn boolean(&self) -> Option<bool> {
         self.value.as_bool().or_else(|| self.wrong_type("true or false", "write it without quotes"))
     }
 
     /// A whole number within `range`.
-    pub(super) fn count(&self, range: RangeInclusive<usize>) -> Option<usize> {
+    pub fn count(&self, range: RangeInclusive<usize>) -> Option<usize> {
         let Some(integer) = self.value.as_integer() else {
             return self.wrong_type("a whole number", "write digits only, without quotes");
         };
@@ -238,7 +230,7 @@ impl<'d> Value<'d> {
     }
 
     /// A duration within `range`.
-    pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
+    pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let text = self.text("write it in quotes with a unit, such as \"10s\"")?;
         let duration = value::duration(text).map_err(|problem| self.wrong(problem)).ok()?;
         if range.contains(&duration) {
@@ -252,10 +244,7 @@ impl<'d> Value<'d> {
     }
 
     /// A duration within `range`, or none for "off".
-    pub(super) fn duration_or_off(
-        &self,
-        range: RangeInclusive<Duration>,
-    ) -> Option<Option<Duration>> {
+    pub fn duration_or_off(&self, range: RangeInclusive<Duration>) -> Option<Option<Duration>> {
         match self.as_text() {
             Some("off") => Some(None),
             _ => self.duration(range).map(Some),
@@ -263,7 +252,7 @@ impl<'d> Value<'d> {
     }
 
     /// A size within `range`.
-    pub(super) fn size_bytes(&self, range: RangeInclusive<usize>) -> Option<usize> {
+    pub fn size_bytes(&self, range: RangeInclusive<usize>) -> Option<usize> {
         let text = self.text("write it in quotes with a unit, such as \"16KiB\"")?;
         let bytes = value::size_bytes(text).map_err(|problem| self.wrong(problem)).ok()?;
         match usize::try_from(bytes) {
@@ -280,7 +269,7 @@ impl<'d> Value<'d> {
 
     /// What `element` makes of each element of a list, at least one and at most `length_max`.
     /// Mistaken elements are left out.
-    pub(super) fn list<T>(
+    pub fn list<T>(
         &self,
         length_max: usize,
         mut element: impl FnMut(Value<'d>) -> Option<T>,
@@ -306,7 +295,7 @@ impl<'d> Value<'d> {
     }
 
     /// Like [`Value::list`] with elements that differ; a repetition is a mistake.
-    pub(super) fn set<T: PartialEq>(
+    pub fn set<T: PartialEq>(
         &self,
         length_max: usize,
         mut element: impl FnMut(&Value<'d>) -> Option<T>,
@@ -326,7 +315,7 @@ impl<'d> Value<'d> {
     }
 
     /// What `walk` makes of a table.
-    pub(super) fn table<T>(&self, walk: impl FnOnce(&mut Table<'d>) -> Option<T>) -> Option<T> {
+    pub fn table<T>(&self, walk: impl FnOnce(&mut Table<'d>) -> Option<T>) -> Option<T> {
         match self.value {
             DeValue::Table(entries) => {
                 Table::walk(self.document, self.field.clone(), self.span.clone(), entries, walk)
@@ -340,7 +329,7 @@ impl<'d> Value<'d> {
     }
 
     /// Whether it is a table.
-    pub(super) fn is_table(&self) -> bool {
+    pub fn is_table(&self) -> bool {
         self.value.is_table()
     }
 

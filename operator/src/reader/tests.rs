@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::super::Mistakes;
 use super::Table;
 use super::document::MISTAKES_MAX;
+use crate::mistake::Mistakes;
 
 fn read<T>(
     file: &Path,

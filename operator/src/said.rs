@@ -17,6 +17,12 @@ pub enum Priority {
     Information,
 }
 
+/// Names this program in what it says; `sealane` if nobody does.
+pub fn call_this_program(name: &'static str) {
+    // Whoever names it twice has named it.
+    let _ = NAME.set(name);
+}
+
 /// Tells the operator what is done.
 pub fn say(text: &str) {
     say_at(Priority::Information, text);
@@ -50,12 +56,17 @@ fn lines(priority: Option<Priority>, text: &str) -> String {
     };
     let mut lines = String::new();
     for (number, line) in text.split('\n').enumerate() {
-        let name = if number == 0 { "sealane: " } else { "" };
+        let (name, colon) = match number {
+            0 => (NAME.get().copied().unwrap_or("sealane"), ": "),
+            _ => ("", ""),
+        };
         // Nothing fails that writes into a string.
-        let _ = writeln!(lines, "{prefix}{name}{line}");
+        let _ = writeln!(lines, "{prefix}{name}{colon}{line}");
     }
     lines
 }
+
+static NAME: OnceLock<&str> = OnceLock::new();
 
 #[cfg(test)]
 mod tests {

@@ -5,19 +5,20 @@ use std::path::{Path, PathBuf, absolute};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::super::mistake::Place;
-use super::super::{read_text, value};
 use super::document::{Document, without_keys_alone};
+use crate::mistake::Place;
+use crate::text::read_text;
+use crate::value;
 
 /// Where in one of `files` the absolute `path` is written, or the closest folder around it, and the
 /// key with the tables around that: for messages about what was read before.
-pub(crate) fn written_at<'f>(
+pub fn written_at<'f>(
     files: impl Iterator<Item = &'f Path>,
     path: &Path,
 ) -> Option<(Place, String)> {
     let found = files.filter_map(|file| {
         // What cannot be read again, as a folder cannot, has no places.
-        let text = read_text(file).ok()?;
+        let text = read_text(file, |_| None).ok()?;
         let (readable, _) = without_keys_alone(&text);
         let (root, _) = DeTable::parse_recoverable(&readable);
         let mut search = Search { base: file.parent()?, path, closest: None };

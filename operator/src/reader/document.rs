@@ -6,21 +6,21 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::super::mistake::{Mistake, Place, Problem};
+use crate::mistake::{Mistake, Place, Problem};
 
 /// The text of a file, its syntax errors, and the mistakes found so far.
-pub(super) struct Document<'t> {
-    pub(super) file: &'t Path,
-    pub(super) has_syntax_errors: bool,
+pub(crate) struct Document<'t> {
+    pub(crate) file: &'t Path,
+    pub(crate) has_syntax_errors: bool,
     line_starts: Vec<usize>,
     mistakes: RefCell<Vec<Mistake>>,
     omitted: Cell<usize>,
     syntax_error_lines: Vec<usize>,
-    pub(super) text: &'t str,
+    pub(crate) text: &'t str,
 }
 
 impl<'t> Document<'t> {
-    pub(super) fn new(file: &'t Path, text: &'t str, syntax_errors: &[toml::de::Error]) -> Self {
+    pub(crate) fn new(file: &'t Path, text: &'t str, syntax_errors: &[toml::de::Error]) -> Self {
         let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let line_starts = std::iter::once(0).chain(line_ends.map(|(end, _)| end + 1)).collect();
         let mut document = Self {
@@ -44,7 +44,7 @@ impl<'t> Document<'t> {
         document
     }
 
-    pub(super) fn note(&self, offset: usize, field: String, problem: Problem) {
+    pub(crate) fn note(&self, offset: usize, field: String, problem: Problem) {
         let (line, column) = self.line_and_column(offset);
         if self.syntax_error_lines.contains(&line) {
             return;
@@ -58,14 +58,14 @@ impl<'t> Document<'t> {
         mistakes.push(Mistake { place: Some(place), field, problem });
     }
 
-    pub(super) fn line_and_column(&self, offset: usize) -> (usize, usize) {
+    pub(crate) fn line_and_column(&self, offset: usize) -> (usize, usize) {
         let line = self.line_starts.partition_point(|start| *start <= offset).max(1);
         let start = self.line_starts.get(line - 1).copied().unwrap_or_default();
         let before = self.text.get(start..offset).unwrap_or_default();
         (line, before.chars().count() + 1)
     }
 
-    pub(super) fn into_mistakes(self) -> Vec<Mistake> {
+    pub(crate) fn into_mistakes(self) -> Vec<Mistake> {
         let mut mistakes = self.mistakes.into_inner();
         mistakes.sort_by(|a, b| a.place.cmp(&b.place));
         if self.omitted.get() > 0 {
@@ -80,7 +80,7 @@ impl<'t> Document<'t> {
 
 /// Blanks lines that have a key but no value, because the parser skips all that follows them.
 /// Every position stays what it was.
-pub(super) fn without_keys_alone(text: &str) -> (Cow<'_, str>, Vec<toml::de::Error>) {
+pub(crate) fn without_keys_alone(text: &str) -> (Cow<'_, str>, Vec<toml::de::Error>) {
     let mut readable = Cow::Borrowed(text);
     let mut found = Vec::new();
     for _ in 0..KEYS_ALONE_MAX {
@@ -109,7 +109,7 @@ fn syntax_problem(message: &str) -> Problem {
 }
 
 /// Mistakes that are reported for one file.
-pub(super) const MISTAKES_MAX: usize = 100;
+pub(crate) const MISTAKES_MAX: usize = 100;
 
 /// How the parser's message begins.
 const KEY_ALONE: &str = "key with no value";

@@ -1,0 +1,84 @@
+//! What runs beside the loop: orders, and the accounts that they are made with.
+
+use std::time::Duration;
+
+use sealane_operator::{Priority, say_at};
+use sealane_renewal::AuthorityId;
+use tokio::sync::Mutex;
+
+use super::now;
+use crate::account::Opened;
+use crate::dns;
+use crate::failure::Failed;
+use crate::ledger::{Ledger, Record};
+use crate::order::{Carried, Issued, Wanted};
+use crate::settings::{Authority, Settings};
+
+/// The authorities of the settings, each with its account once that is open.
+pub(super) struct Authorities {
+    all: Vec<(Authority, Mutex<Option<Opened>>)>,
+    ledger: Ledger,
+}
+
+impl Authorities {
+    pub(super) fn of(settings: &Settings, ledger: &Ledger) -> Self {
+        let all = settings.authorities.iter().cloned();
+        Self { all: all.map(|each| (each, Mutex::default())).collect(), ledger: ledger.clone() }
+    }
+
+    /// The account with an authority; who comes while it is being opened waits for that.
+    pub(super) async fn opened(&self, AuthorityId(at): AuthorityId) -> Result<Opened, Failed> {
+        let Some((authority, account)) = self.all.get(usize::from(at)) else {
+            return Err(Failed::ours("there is no such authority any more"));
+        };
+        let mut account = account.lock().await;
+        if let Some(opened) = &*account {
+            return Ok(opened.clone());
+        }
+        let opened = Opened::with(authority, &self.ledger, now()).await?;
+        *account = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// Orders a certificate, or goes on with its order.
+    pub(super) async fn order(&self, at: AuthorityId, wanted: &Wanted) -> Result<Issued, Failed> {
+        let whole = async {
+            let opened = self.opened(at).await?;
+            Carried::begun(wanted, &opened, &self.ledger, now)?.carry_out().await
+        };
+        let came = tokio::time::timeout(ORDER_TIMEOUT, whole).await;
+        let came = came.unwrap_or_else(|_| {
+            let limit_s = ORDER_TIMEOUT.as_secs();
+            let names = wanted.names.join(", ");
+            Err(Failed::later(format!("{names}: the order took more than {limit_s} s")))
+        });
+        if came.as_ref().is_err_and(|failed| failed.loses_account) {
+            self.lose(at).await?;
+        }
+        came
+    }
+
+    /// Lets the account be opened anew, with the same key.
+    async fn lose(&self, AuthorityId(at): AuthorityId) -> Result<(), Failed> {
+        let Some((authority, account)) = self.all.get(usize::from(at)) else { return Ok(()) };
+        let mut account = account.lock().await;
+        if let Some(mut entry) = self.ledger.account(&authority.directory)? {
+            entry.url = None;
+            self.ledger.keep_account(&authority.directory, &entry)?;
+        }
+        *account = None;
+        Ok(())
+    }
+}
+
+/// Takes away what was made for an order that nobody wants any more.
+pub(super) async fn clean_up(records: &[Record]) {
+    for record in records {
+        if let Err(failed) = dns::clean_up(record).await {
+            say_at(Priority::Warning, &failed.text);
+        }
+    }
+}
+
+/// For how long one order may be under way.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(1_800);

@@ -1,0 +1,71 @@
+//! What is typed: [`Arguments`].
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sealane-agent",
+    version,
+    about = "Obtains certificates by ACME and keeps them in Sealane's certificate store",
+    after_long_help = HELP,
+    args_conflicts_with_subcommands = true
+)]
+pub struct Arguments {
+    /// Read everything from this TOML file
+    #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
+    pub config: PathBuf,
+    /// What to do; without it, to obtain and renew certificates until a signal comes.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+impl Arguments {
+    /// Reads the process's own; ends it if they are not understood, or ask for help.
+    #[must_use]
+    pub fn from_process() -> Self {
+        Self::parse()
+    }
+}
+
+/// Something else to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check the configuration, and say everything that is wrong with it
+    Check {
+        /// The configuration to check
+        #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
+        config: PathBuf,
+    },
+    /// Read all of a store, and say whether it is in order
+    #[command(hide = true)]
+    Examine {
+        /// The store
+        store: PathBuf,
+    },
+}
+
+const FILE_DEFAULT: &str = "/etc/sealane/agent.toml";
+
+const HELP: &str = "\
+Every key is explained in the example that comes with Sealane, packaging/agent.toml.
+
+Signals:
+  SIGHUP            reload the configuration; if something is wrong, what runs goes on
+  SIGTERM, SIGINT   begin nothing more, and end; an order under way goes on at the next start
+
+Files:
+  FILE              the configuration; relative paths in it start at its folder
+
+Exit codes:
+  0  ended as asked; or the configuration is in order
+  1  failed while it ran
+  2  the command line is not understood
+  3  the configuration, or the store, is not in order; nothing started
+
+Examples:
+  sealane-agent check
+  sealane-agent --config /etc/sealane/agent.toml
+";

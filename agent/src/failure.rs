@@ -1,0 +1,260 @@
+//! Why an order failed: in words for the operator, with the name and a remedy, and as the outcome
+//! that the schedule is told.
+
+use std::time::SystemTime;
+
+use instant_acme::{AuthorizationState, ChallengeType, Error, Identifier, Problem, Subproblem};
+use sealane_renewal::{Failure, Outcome, Scope, UnixSeconds};
+
+use crate::ledger::LedgerError;
+
+/// A failure, with all that is known of it.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    /// What the schedule is told.
+    pub(crate) failure: Failure,
+    /// The order at the authority is of no more use: the next one is a new one.
+    pub(crate) ends_order: bool,
+    /// The authority does not know our account: it is opened anew, with the same key.
+    pub(crate) loses_account: bool,
+    /// What the operator is told, a line each.
+    pub(crate) text: String,
+}
+
+impl Failed {
+    /// A fault of this machine.
+    pub(crate) fn ours(text: impl Into<String>) -> Self {
+        Self::of(Failure::Ours, false, text.into())
+    }
+
+    /// Nobody's answer, or one that may be another later.
+    pub(crate) fn later(text: impl Into<String>) -> Self {
+        Self::of(Failure::TryLater, false, text.into())
+    }
+
+    /// What the authority will never do.
+    pub(crate) fn refused(text: impl Into<String>) -> Self {
+        Self::of(Failure::Refused, true, text.into())
+    }
+
+    /// What an authority answered while `doing` was done; `told_until` is its `Retry-After`.
+    pub(crate) fn of_answer(
+        doing: &str,
+        error: &Error,
+        told_until: Option<SystemTime>,
+        now: UnixSeconds,
+    ) -> Self {
+        let Error::Api(problem) = error else { return Self::later(format!("{doing}: {error}")) };
+        let kind = kind(problem);
+        let failure = match kind {
+            "alreadyReplaced" => Failure::AlreadyReplaced,
+            "rateLimited" => {
+                let until = told_until.map_or(now.plus(LIMITED_S), unix_seconds);
+                Failure::RateLimited { until, scope: scope(problem) }
+            }
+            "accountDoesNotExist" | "badNonce" | "serverInternal" | "" => Failure::TryLater,
+            _ if problem.status.is_some_and(|status| status >= 500) => Failure::TryLater,
+            _ => Failure::Refused,
+        };
+        let ends_order = failure == Failure::Refused;
+        let remedy = remedy(kind).map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        let mut text = format!("{doing}: {}{remedy}", said(problem));
+        for sub in &problem.subproblems {
+            text = format!("{text}\n  {}", said_of(sub));
+        }
+        Self { loses_account: kind == "accountDoesNotExist", ..Self::of(failure, ends_order, text) }
+    }
+
+    /// Authorizations that an authority has given up, each with what it looked for and found.
+    pub(crate) fn of_validation<'s>(states: impl Iterator<Item = &'s AuthorizationState>) -> Self {
+        let (mut names, mut lines, mut is_refused) = (Vec::new(), Vec::new(), false);
+        for state in states {
+            let name = state.identifier().to_string();
+            for challenge in &state.challenges {
+                let Some(problem) = &challenge.error else { continue };
+                is_refused |= matches!(kind(problem), "caa" | "rejectedIdentifier");
+                lines.push(looked(&name, &challenge.r#type, &challenge.token, problem));
+            }
+            names.push(name);
+        }
+        if lines.is_empty() {
+            lines.push(format!("{}: the CA gave no reason; order again", names.join(", ")));
+        }
+        let failure = match is_refused {
+            true => Failure::Refused,
+            false => Failure::Validation { names },
+        };
+        Self::of(failure, true, lines.join("\n"))
+    }
+
+    fn of(failure: Failure, ends_order: bool, text: String) -> Self {
+        Self { failure, ends_order, loses_account: false, text }
+    }
+
+    /// The outcome for the schedule.
+    pub(crate) fn outcome(&self) -> Outcome {
+        Outcome::Failed(self.failure.clone())
+    }
+}
+
+impl From<LedgerError> for Failed {
+    fn from(error: LedgerError) -> Self {
+        Self::ours(error.to_string())
+    }
+}
+
+/// Whether an authority refused a number that is to be used once, as it may whenever it likes.
+pub(crate) fn is_bad_nonce(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if kind(problem) == "badNonce")
+}
+
+/// Whether an authority knows no such account.
+pub(crate) fn is_unknown_account(error: &Error) -> bool {
+    matches!(error, Error::Api(problem) if kind(problem) == "accountDoesNotExist")
+}
+
+/// Whether the authority has nothing at the URL that it was asked about.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    let Error::Api(problem) = error else { return false };
+    problem.status == Some(404) || matches!(kind(problem), "malformed" | "unauthorized")
+}
+
+/// What an authority looked for to validate a name, and found.
+fn looked(name: &str, challenge: &ChallengeType, token: &str, problem: &Problem) -> String {
+    let host = name.strip_prefix("*.").unwrap_or(name);
+    let found = found(problem);
+    match (kind(problem), challenge) {
+        ("caa" | "rejectedIdentifier", _) => {
+            format!("{name}: the CA refuses: {found}; see the CAA records of {host}")
+        }
+        (_, ChallengeType::Http01) => format!(
+            "{name}: the CA looked at http://{host}/.well-known/acme-challenge/{token} and got \
+             {found}; does the name point here, and is a listener on port 80 with an ACME \
+             responder for this store?"
+        ),
+        (_, ChallengeType::TlsAlpn01) => format!(
+            "{name}: the CA connected to {host}:443 with acme-tls/1 and got {found}; does the name \
+             point here, and does a listener on port 443 serve from this store?"
+        ),
+        (_, ChallengeType::Dns01) => format!(
+            "{name}: the CA looked for a TXT record at _acme-challenge.{host} and got {found}; did \
+             dns_command make it, and do all servers of the zone have it by then?"
+        ),
+        _ => format!("{name}: {found}"),
+    }
+}
+
+fn found(problem: &Problem) -> String {
+    format!("{:?}", problem.detail.as_deref().unwrap_or(kind(problem)))
+}
+
+fn said(problem: &Problem) -> String {
+    let detail = problem.detail.as_deref().unwrap_or("no reason given");
+    match kind(problem) {
+        "" => format!("the CA says {detail:?}"),
+        kind => format!("the CA says {detail:?} ({kind})"),
+    }
+}
+
+fn said_of(sub: &Subproblem) -> String {
+    let name = match &sub.identifier {
+        Some(Identifier::Dns(name)) => name.as_str(),
+        _ => "an identifier",
+    };
+    let kind = short(sub.r#type.as_deref().unwrap_or_default());
+    format!("{name}: {:?} ({kind})", sub.detail.as_deref().unwrap_or("no reason given"))
+}
+
+fn remedy(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "accountDoesNotExist" => "the next order opens a new account",
+        "badCSR" | "badPublicKey" => "choose another key in [[authority]]",
+        "caa" => "see the CAA records of the name",
+        "externalAccountRequired" => {
+            "add [authority.external_account] with the kid and key that the CA gave you"
+        }
+        "invalidContact" | "unsupportedContact" => "correct contact in [[authority]]",
+        "rateLimited" => "nothing to do: it is ordered when the CA allows it",
+        "rejectedIdentifier" | "unsupportedIdentifier" => {
+            "take the name out of [[certificate]], or ask another CA"
+        }
+        "userActionRequired" => "read the CA's new terms at the address that it names",
+        _ => return None,
+    })
+}
+
+/// Whom a limit stops: authorities say so in words alone.
+fn scope(problem: &Problem) -> Scope {
+    let detail = problem.detail.as_deref().unwrap_or_default();
+    let is_narrow = ["exact set", "registered domain", "certificates (", "failed authorizations"]
+        .iter()
+        .any(|words| detail.contains(words));
+    if is_narrow { Scope::Certificate } else { Scope::Account }
+}
+
+fn kind(problem: &Problem) -> &str {
+    short(problem.r#type.as_deref().unwrap_or_default())
+}
+
+fn short(kind: &str) -> &str {
+    kind.strip_prefix("urn:ietf:params:acme:error:").unwrap_or(kind)
+}
+
+fn unix_seconds(time: SystemTime) -> UnixSeconds {
+    UnixSeconds(time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// For how long an authority is left alone that names no moment.
+const LIMITED_S: u64 = 3_600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(kind: &str, detail: &str, status: u16, told: Option<SystemTime>) -> Failed {
+        let problem = Problem {
+            r#type: Some(format!("urn:ietf:params:acme:error:{kind}")),
+            detail: Some(detail.to_owned()),
+            status: Some(status),
+            subproblems: vec![Subproblem {
+                identifier: Some(Identifier::Dns("b.test".into())),
+                r#type: Some("urn:ietf:params:acme:error:caa".into()),
+                detail: Some("no".into()),
+            }],
+        };
+        Failed::of_answer("a.test: a new order", &Error::Api(problem), told, UnixSeconds(1_000))
+    }
+
+    #[test]
+    fn each_problem_is_told_in_full_and_goes_where_it_belongs() {
+        let told = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(5_000);
+        let account = |until| Failure::RateLimited { until, scope: Scope::Account };
+        let exact = "too many certificates (5) already issued for this exact set of identifiers";
+        for (kind, detail, status, told, failure) in [
+            ("rateLimited", "too many new orders", 429, Some(told), account(UnixSeconds(5_000))),
+            ("rateLimited", "too many", 429, None, account(UnixSeconds(4_600))),
+            (
+                "rateLimited",
+                exact,
+                429,
+                Some(told),
+                Failure::RateLimited { until: UnixSeconds(5_000), scope: Scope::Certificate },
+            ),
+            ("alreadyReplaced", "a replacement is there", 409, None, Failure::AlreadyReplaced),
+            ("rejectedIdentifier", "policy", 400, None, Failure::Refused),
+            ("caa", "forbids", 403, None, Failure::Refused),
+            ("serverInternal", "oops", 500, None, Failure::TryLater),
+            ("somethingNew", "oops", 503, None, Failure::TryLater),
+            ("badNonce", "used", 400, None, Failure::TryLater),
+            ("accountDoesNotExist", "who?", 400, None, Failure::TryLater),
+        ] {
+            let failed = failed(kind, detail, status, told);
+            assert_eq!(failed.failure, failure, "{kind} {detail}");
+            assert_eq!(failed.ends_order, failure == Failure::Refused, "{kind}");
+            assert_eq!(failed.loses_account, kind == "accountDoesNotExist");
+            let text = format!("a.test: a new order: the CA says {detail:?} ({kind})");
+            assert!(failed.text.starts_with(&text), "{}", failed.text);
+            assert!(failed.text.ends_with("\n  b.test: \"no\" (caa)"), "{}", failed.text);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! How the agent speaks HTTPS to authorities: [`Https`], whose roots are the operator's to choose.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::str::FromStr as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use httpdate::HttpDate;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use sealane_certificate_files::{CertificateFileError, read_at_most};
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{ProviderChoice, ProviderError, lane_provider};
+
+use crate::settings::RootSource;
+
+/// A client of HTTPS for one authority, which bounds each request in time and size.
+#[derive(Clone)]
+pub(crate) struct Https {
+    client: Client<HttpsConnector<HttpConnector>, BodyWrapper<Bytes>>,
+    told: Arc<Told>,
+}
+
+impl Https {
+    /// A client that trusts whom `roots` name.
+    ///
+    /// # Errors
+    /// Roots cannot be read, or none are there.
+    pub(crate) fn trusting(roots: &[RootSource]) -> Result<Self, TrustError> {
+        let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
+            .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))?;
+        let config = ClientConfig::builder_with_provider(Arc::new(provider.crypto))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(read_roots(roots)?)
+            .with_no_client_auth();
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_only()
+            .enable_http1()
+            .build();
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        Ok(Self { client, told: Arc::default() })
+    }
+
+    /// Until when the authority has asked to be left alone in a refusal, if that is to come.
+    pub(crate) fn told_until(&self) -> Option<SystemTime> {
+        Told::to_come(&self.told.refused_until)
+    }
+
+    /// When the authority would like to be asked again, as its last answer has it, if that is to
+    /// come.
+    pub(crate) fn asked_again_at(&self) -> Option<SystemTime> {
+        Told::to_come(&self.told.again_at)
+    }
+}
+
+/// What an authority told in a header, which the library above does not pass on.
+#[derive(Debug, Default)]
+struct Told {
+    again_at: Mutex<Option<SystemTime>>,
+    refused_until: Mutex<Option<SystemTime>>,
+}
+
+impl Told {
+    fn note(&self, status: StatusCode, headers: &HeaderMap) {
+        // A refusal of something else does not take back what was told.
+        let Some(at) = retry_after(headers) else { return };
+        let is_refusal = status.is_client_error() || status.is_server_error();
+        let noted = if is_refusal { &self.refused_until } else { &self.again_at };
+        *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
+    fn to_come(noted: &Mutex<Option<SystemTime>>) -> Option<SystemTime> {
+        let noted = *noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.filter(|at| *at > SystemTime::now())
+    }
+}
+
+impl HttpClient for Https {
+    fn request(
+        &self,
+        mut request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(OUR_NAME));
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        let response = self.client.request(request);
+        let told = Arc::clone(&self.told);
+        Box::pin(async move {
+            let whole = async {
+                let (parts, body) = response.await.map_err(|error| other(&error))?.into_parts();
+                told.note(parts.status, &parts.headers);
+                let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+                let body = body.map_err(Error::Other)?.to_bytes();
+                Ok(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
+            };
+            match tokio::time::timeout(REQUEST_TIMEOUT, whole).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let limit_s = REQUEST_TIMEOUT.as_secs();
+                    Err(Error::Other(format!("{host}: no answer within {limit_s} s").into()))
+                }
+            }
+        })
+    }
+}
+
+/// An error with its causes, of which the first alone says little.
+fn other(error: &hyper_util::client::legacy::Error) -> Error {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(under) = cause {
+        text = format!("{text}: {under}");
+        cause = under.source();
+    }
+    Error::Other(text.into())
+}
+
+/// The moment in `Retry-After` (RFC 9110, 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<SystemTime> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse::<u64>() {
+        Ok(seconds) => SystemTime::now().checked_add(Duration::from_secs(seconds)),
+        Err(_) => HttpDate::from_str(text).ok().map(SystemTime::from),
+    }
+}
+
+fn read_roots(sources: &[RootSource]) -> Result<RootCertStore, TrustError> {
+    let mut roots = RootCertStore::empty();
+    for source in sources {
+        let path = match source {
+            RootSource::File(path) => path.clone(),
+            RootSource::System => system_bundle().ok_or(TrustError::NoSystemBundle)?,
+        };
+        let mut text = Vec::new();
+        read_at_most(&path, ROOTS_BYTES_MAX, &mut text)?;
+        let broken = |what: String| TrustError::Broken { path: path.clone(), what };
+        if text.len() > ROOTS_BYTES_MAX {
+            return Err(broken(format!("is larger than {ROOTS_BYTES_MAX} bytes")));
+        }
+        let before = roots.len();
+        for der in CertificateDer::pem_slice_iter(&text) {
+            let der = der.map_err(|error| broken(error.to_string()))?;
+            match (roots.add(der), source) {
+                (Err(error), RootSource::File(_)) => return Err(broken(error.to_string())),
+                // What a distribution ships that no library takes is not the operator's to mend.
+                (Err(_), RootSource::System) | (Ok(()), _) => {}
+            }
+        }
+        if roots.len() == before {
+            return Err(broken("no certificate in it".into()));
+        }
+    }
+    Ok(roots)
+}
+
+fn system_bundle() -> Option<PathBuf> {
+    SYSTEM_BUNDLES.iter().map(Path::new).find(|path| path.is_file()).map(Path::to_owned)
+}
+
+/// Why an authority's server cannot be verified. The fault is the operator's.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrustError {
+    /// A file does not hold roots.
+    #[error("roots: {}: {what}; name a file with certificates in PEM", path.display())]
+    Broken { path: PathBuf, what: String },
+    /// A file cannot be read.
+    #[error("roots: {0}")]
+    File(#[from] CertificateFileError),
+    /// The system has no bundle where we look for one.
+    #[error(
+        "roots: this system keeps no bundle of authorities in {}; install one (ca-certificates), \
+         or name a file in roots",
+        SYSTEM_BUNDLES.join(", ")
+    )]
+    NoSystemBundle,
+    /// There is no cryptography.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    /// There is no version of TLS.
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
+
+/// Where systems keep the authorities that they believe: Debian and Alpine, Fedora, openSUSE, BSD.
+const SYSTEM_BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Bytes of an answer: a chain, or a problem with a hundred identifiers.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a file of roots.
+const ROOTS_BYTES_MAX: usize = 4 << 20;
+/// For how long a connection that nothing is asked on stays open.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// For how long one answer is waited for.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How authorities see us: RFC 8555, 6.1, asks for the client and the library under it.
+const OUR_NAME: &str = concat!("sealane-agent/", env!("CARGO_PKG_VERSION"), " instant-acme/0.8");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_moment_that_an_authority_tells_is_noted_and_kept_until_it_is_over() {
+        let told = Told::default();
+        let note = |status, text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            told.note(status, &headers);
+        };
+        let left_s = |noted| {
+            let at = Told::to_come(noted)?;
+            Some(at.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
+        };
+        let is_about =
+            |found: Option<u64>, seconds| found.is_some_and(|f| f.abs_diff(seconds) < 60);
+        note(StatusCode::TOO_MANY_REQUESTS, " 86400 ");
+        note(StatusCode::OK, "3600");
+        told.note(StatusCode::BAD_REQUEST, &HeaderMap::new());
+        assert!(is_about(left_s(&told.refused_until), 86_400));
+        assert!(is_about(left_s(&told.again_at), 3_600));
+        let later = SystemTime::now() + Duration::from_secs(7_200);
+        note(StatusCode::SERVICE_UNAVAILABLE, &httpdate::fmt_http_date(later));
+        assert!(is_about(left_s(&told.refused_until), 7_200));
+        note(StatusCode::OK, "0");
+        note(StatusCode::TOO_MANY_REQUESTS, "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!((left_s(&told.refused_until), left_s(&told.again_at)), (None, None));
+    }
+
+    #[test]
+    fn roots_that_are_none_are_told_with_their_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("roots.pem");
+        let said = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Https::trusting(&[RootSource::File(path.clone())]).map(drop).unwrap_err().to_string()
+        };
+        assert!(said("").contains("roots.pem: no certificate in it; name a file with"));
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(said(broken).starts_with("roots: "), "{}", said(broken));
+        let absent = Https::trusting(&[RootSource::File(folder.path().join("absent"))]);
+        assert!(absent.map(drop).unwrap_err().to_string().contains("absent"));
+    }
+}

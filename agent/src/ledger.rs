@@ -1,0 +1,290 @@
+//! What the agent remembers, in the certificate store: accounts, orders, answers to challenges, and
+//! what came of them. Each entry is sealed like a private key.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sealane_engine::certificates::{Certificate, CertificateStore as _};
+use sealane_renewal::CertificateId;
+use sealane_store::{HTTP_01, KEPT_BYTES_MAX, KeyedStore, Listed, StoreError, TLS_ALPN_01};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::certificate::{KnownAs, known_as};
+
+/// The agent's entries in a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    store: Arc<KeyedStore>,
+}
+
+impl Ledger {
+    pub(crate) fn new(store: Arc<KeyedStore>) -> Self {
+        Self { store }
+    }
+
+    /// The account with the authority that has this directory.
+    pub(crate) fn account(&self, directory: &str) -> Result<Option<AccountEntry>, LedgerError> {
+        self.read(&account_name(directory))
+    }
+
+    /// Remembers the account with the authority that has this directory.
+    pub(crate) fn keep_account(
+        &self,
+        directory: &str,
+        account: &AccountEntry,
+    ) -> Result<(), LedgerError> {
+        self.write(&[], &[(account_name(directory), Some(encode(account)?))])
+    }
+
+    /// The order that is under way for a certificate.
+    pub(crate) fn order(&self, id: CertificateId) -> Result<Option<OrderEntry>, LedgerError> {
+        self.read(&order_name(id))
+    }
+
+    /// All orders that are under way.
+    pub(crate) fn orders(&self) -> Result<Vec<(CertificateId, OrderEntry)>, LedgerError> {
+        let mut orders = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let entries = self.store.kept_under(ORDERS, after.as_deref(), PAGE)?;
+            let Some((last, _)) = entries.last() else { return Ok(orders) };
+            after = Some(last.clone());
+            for (name, text) in &entries {
+                let number = name.strip_prefix(ORDERS);
+                let number = number.and_then(|text| u64::from_str_radix(text, 16).ok());
+                let Some(number) = number else { continue };
+                orders.push((CertificateId(number), decode(name, text)?));
+            }
+        }
+    }
+
+    /// Remembers what an order has come to, with the answers that `sealane serve` gives for it.
+    pub(crate) fn keep_order(
+        &self,
+        id: CertificateId,
+        order: &OrderEntry,
+        answers: Vec<Answer>,
+    ) -> Result<(), LedgerError> {
+        let answers = answers.into_iter().map(|answer| (answer.name, Some(answer.text)));
+        let mut changes = vec![(order_name(id), Some(encode(order)?))];
+        changes.extend(answers);
+        self.write(&[], &changes)
+    }
+
+    /// Forgets an order, and the answers that were given for it.
+    pub(crate) fn drop_order(
+        &self,
+        id: CertificateId,
+        order: &OrderEntry,
+    ) -> Result<(), LedgerError> {
+        self.write(&[], &ended(id, order))
+    }
+
+    /// Puts a certificate into the store and forgets its order, in one transaction.
+    pub(crate) fn issue(
+        &self,
+        id: CertificateId,
+        order: &OrderEntry,
+        certificate: &Arc<Certificate>,
+        now_s: i64,
+    ) -> Result<(), LedgerError> {
+        self.write_at(std::slice::from_ref(certificate), &ended(id, order), now_s)
+    }
+
+    /// The certificate in the store for all of these names, the last one to expire. Its label is
+    /// the directory of the authority, if the agent obtained it.
+    pub(crate) fn held(&self, names: &[String]) -> Result<Option<Listed>, LedgerError> {
+        let Some(first) = names.first() else { return Ok(None) };
+        let wanted: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        let found = self.store.store().find(first)?;
+        let fits = found.iter().filter(|listed| {
+            let served: BTreeSet<&str> = listed.names.iter().map(String::as_str).collect();
+            wanted.is_subset(&served)
+        });
+        Ok(fits.max_by_key(|listed| listed.not_after_s).cloned())
+    }
+
+    /// By which its authority knows the certificate in the store for these names.
+    pub(crate) fn known_as(&self, names: &[String]) -> Option<KnownAs> {
+        let held = self.held(names).ok()??;
+        let opened = self.store.view().ok()?.open(held.digest).ok()?;
+        known_as(opened.chain.first()?)
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, LedgerError> {
+        let text = self.store.kept(name)?;
+        text.map(|text| decode(name, &text)).transpose()
+    }
+
+    fn write(
+        &self,
+        certificates: &[Arc<Certificate>],
+        changes: &[(String, Option<Zeroizing<Vec<u8>>>)],
+    ) -> Result<(), LedgerError> {
+        self.write_at(certificates, changes, 0)
+    }
+
+    fn write_at(
+        &self,
+        certificates: &[Arc<Certificate>],
+        changes: &[(String, Option<Zeroizing<Vec<u8>>>)],
+        now_s: i64,
+    ) -> Result<(), LedgerError> {
+        let changes: Vec<(&str, Option<&[u8]>)> = changes
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_ref().map(|text| text.as_slice())))
+            .collect();
+        self.store.keep(certificates, now_s, &changes)?;
+        Ok(())
+    }
+}
+
+/// An account with an authority.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct AccountEntry {
+    /// Whom the authority writes to.
+    pub(crate) contact: Vec<String>,
+    /// The private key as PKCS #8; there before the authority has heard of it.
+    pub(crate) key: Secret,
+    /// The URL by which the authority knows it, once it does.
+    pub(crate) url: Option<String>,
+}
+
+/// An order under way.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct OrderEntry {
+    /// Names of entries with answers that `sealane serve` gives.
+    pub(crate) answers: Vec<String>,
+    /// The directory of the authority.
+    pub(crate) directory: String,
+    /// The private key of the certificate as PKCS #8.
+    pub(crate) key: Secret,
+    /// The names, sorted.
+    pub(crate) names: Vec<String>,
+    /// Records that a command has made: what it is to be called with to take them away.
+    pub(crate) records: Vec<Record>,
+    /// The URL of the order, once the authority has told it.
+    pub(crate) url: Option<String>,
+}
+
+/// A record of DNS that was made for a challenge.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Record {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// The program and its arguments.
+    pub(crate) command: Vec<String>,
+}
+
+/// An answer to a challenge, as an entry of the store.
+pub(crate) struct Answer {
+    pub(crate) name: String,
+    text: Zeroizing<Vec<u8>>,
+}
+
+impl Answer {
+    /// What is answered over HTTP to whoever asks for `token`.
+    pub(crate) fn over_http(token: &str, text: &str) -> Self {
+        let text = Zeroizing::new(text.as_bytes().to_vec());
+        Self { name: format!("{HTTP_01}{token}"), text }
+    }
+
+    /// The certificate and key, in PEM, with which a handshake for `name` is made.
+    pub(crate) fn in_handshake(name: &str, pem: Zeroizing<Vec<u8>>) -> Self {
+        Self { name: format!("{TLS_ALPN_01}{name}"), text: pem }
+    }
+}
+
+/// Bytes that are nobody else's; in no `Debug`.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct Secret(#[serde(with = "base64_text")] pub(crate) Vec<u8>);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+mod base64_text {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    use serde::{Deserialize, Deserializer, Serializer, de};
+    use zeroize::Zeroizing;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&Zeroizing::new(BASE64_STANDARD.encode(bytes)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = Zeroizing::new(String::deserialize(from)?);
+        BASE64_STANDARD.decode(&*text).map_err(|_| de::Error::custom("no base64"))
+    }
+}
+
+/// The number of a certificate: the same for the same names in any order.
+pub(crate) fn id_of(names: &[String]) -> CertificateId {
+    let mut sorted: Vec<&str> = names.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    let mut digest = Sha256::new();
+    for name in sorted {
+        digest.update(name.as_bytes());
+        digest.update([0]);
+    }
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(digest.finalize());
+    CertificateId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+}
+
+fn ended(id: CertificateId, order: &OrderEntry) -> Vec<(String, Option<Zeroizing<Vec<u8>>>)> {
+    let names = order.answers.iter().cloned().chain([order_name(id)]);
+    names.map(|name| (name, None)).collect()
+}
+
+fn encode(entry: &impl Serialize) -> Result<Zeroizing<Vec<u8>>, LedgerError> {
+    // Large enough for any entry, so that it never moves and leaves a copy of a key behind.
+    let mut text = Zeroizing::new(Vec::with_capacity(KEPT_BYTES_MAX));
+    serde_json::to_writer(&mut *text, entry).map_err(|error| LedgerError::Entry {
+        name: "a new entry".into(),
+        what: error.to_string(),
+    })?;
+    Ok(text)
+}
+
+fn decode<T: DeserializeOwned>(name: &str, text: &[u8]) -> Result<T, LedgerError> {
+    let read = serde_json::from_slice(text);
+    // What it says of the place says nothing of the text.
+    read.map_err(|error| LedgerError::Entry {
+        name: name.to_owned(),
+        what: format!(
+            "line {} column {} is not as this agent writes it",
+            error.line(),
+            error.column()
+        ),
+    })
+}
+
+fn account_name(directory: &str) -> String {
+    let digest = Sha256::digest(directory.as_bytes());
+    let short: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("acme/account/{short}")
+}
+
+fn order_name(CertificateId(number): CertificateId) -> String {
+    format!("{ORDERS}{number:016x}")
+}
+
+/// Why the agent cannot read or write what it remembers.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LedgerError {
+    /// An entry of another version of the agent.
+    #[error("{name}: {what}; run the version of the agent that wrote it, or a newer one")]
+    Entry { name: String, what: String },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+const ORDERS: &str = "acme/order/";
+/// Entries that are read at a time.
+const PAGE: usize = 1_000;

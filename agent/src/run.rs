@@ -1,0 +1,205 @@
+//! What the process does: [`run`].
+
+use std::fmt::Display;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::{Command as Program, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use sealane_operator::memory::hide_memory;
+use sealane_operator::{Priority, say, say_at, sealing_keys};
+use sealane_store::{DATA_FILE, KeyedStore, Store, examine};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::LocalSet;
+
+use crate::agent::Agent;
+use crate::args::{Arguments, Command};
+use crate::settings::Settings;
+
+/// Does what was typed, and says on standard error what comes of it.
+#[must_use]
+pub fn run(arguments: Arguments) -> ExitCode {
+    hide_memory();
+    let done = match arguments.command {
+        None => serve(&arguments.config),
+        Some(Command::Check { config }) => check(&config),
+        Some(Command::Examine { store }) => look_into(&store),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(End { code, text }) => {
+            say_at(Priority::Error, &text);
+            code.into()
+        }
+    }
+}
+
+/// An end that is not well.
+struct End {
+    code: u8,
+    text: String,
+}
+
+impl End {
+    fn failed(text: impl Display) -> Self {
+        Self::with(1, &text)
+    }
+
+    fn invalid(text: impl Display) -> Self {
+        Self::with(3, &text)
+    }
+
+    fn with(code: u8, text: &dyn Display) -> Self {
+        Self { code, text: text.to_string() }
+    }
+}
+
+fn check(file: &Path) -> Result<(), End> {
+    let settings = Settings::load(file).map_err(End::invalid)?;
+    open(&settings)?;
+    let counted = settings.certificates.len();
+    say(&format!("{}: in order, {counted} certificates", file.display()));
+    Ok(())
+}
+
+fn serve(file: &Path) -> Result<(), End> {
+    let settings = Settings::load(file).map_err(End::invalid)?;
+    let store = open(&settings)?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
+    LocalSet::new().block_on(&runtime, async {
+        let mut signals = Signals::caught().map_err(End::failed)?;
+        let mut agent = Agent::new(settings, store).map_err(End::invalid)?;
+        say(&format!("looks after {} certificates", agent.len()));
+        tell(&[NotifyState::Ready]);
+        loop {
+            let heard = tokio::select! {
+                () = agent.step() => continue,
+                heard = signals.next() => heard,
+            };
+            match heard {
+                Heard::End => return end(agent, signals).await,
+                Heard::Reload => reload(&mut agent, file),
+            }
+        }
+    })
+}
+
+fn reload(agent: &mut Agent, file: &Path) {
+    tell(&[NotifyState::Reloading]);
+    let reloaded = Settings::load(file)
+        .map_err(|mistakes| mistakes.to_string())
+        .and_then(|settings| agent.reload(settings));
+    match reloaded {
+        Ok(()) => say(&format!("reloaded: looks after {} certificates", agent.len())),
+        Err(text) => say_at(Priority::Error, &format!("not reloaded; what runs goes on: {text}")),
+    }
+    tell(&[NotifyState::Ready]);
+}
+
+async fn end(mut agent: Agent, mut signals: Signals) -> Result<(), End> {
+    tell(&[NotifyState::Stopping]);
+    let finished = tokio::select! {
+        finished = tokio::time::timeout(END_TIMEOUT, agent.finish()) => finished.is_ok(),
+        _ = signals.next() => false,
+    };
+    match finished {
+        true => say("ends; nothing is under way"),
+        false => say("ends; what is under way goes on at the next start"),
+    }
+    Ok(())
+}
+
+/// What the agent is told from outside.
+enum Heard {
+    End,
+    Reload,
+}
+
+struct Signals {
+    hangup: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn caught() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> Heard {
+        tokio::select! {
+            _ = self.hangup.recv() => Heard::Reload,
+            _ = self.interrupt.recv() => Heard::End,
+            _ = self.terminate.recv() => Heard::End,
+        }
+    }
+}
+
+/// Opens the store, or makes an empty one where none is.
+fn open(settings: &Settings) -> Result<Arc<KeyedStore>, End> {
+    let keys = sealing_keys(&settings.store_key);
+    let keys = keys.map_err(|error| End::invalid(format!("store_key: {error}")))?;
+    refuse_rights_of_root(&settings.store)?;
+    if settings.store.join(DATA_FILE).exists() {
+        examine_apart(&settings.store)?;
+    }
+    let store = Store::open_or_create(&settings.store).map_err(End::invalid)?;
+    let keyed = KeyedStore::new(Arc::new(store), keys).map_err(End::invalid)?;
+    Ok(Arc::new(keyed))
+}
+
+/// Whoever writes to the store's folder can lead a process astray that opens it: one that may do
+/// everything opens root's own alone.
+fn refuse_rights_of_root(store: &Path) -> Result<(), End> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let owner = fs::metadata(store).map_or(0, |facts| facts.uid());
+    if is_root && owner != 0 {
+        return Err(End::invalid(format!(
+            "{}: the store belongs to the user with the number {owner}, and this is root; run the \
+             agent as that user, as packaging/sealane-agent.service does",
+            store.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Has another process read all of the store: a damaged one may end whoever maps it.
+fn examine_apart(store: &Path) -> Result<(), End> {
+    let mut other = Program::new("/proc/self/exe");
+    let other = other.arg("examine").arg(store).output();
+    let other = other.map_err(|error| {
+        End::failed(format!("{}: cannot be examined: {error}", store.display()))
+    })?;
+    match (other.status.code(), String::from_utf8_lossy(&other.stderr).trim()) {
+        (Some(0), _) => Ok(()),
+        (Some(_), text) if !text.is_empty() => {
+            Err(End::invalid(text.trim_start_matches("sealane-agent: ")))
+        }
+        _ => Err(End::invalid(format!(
+            "{}: damaged: reading it ended a process; restore a backup with: sealane certificates \
+             restore",
+            store.display()
+        ))),
+    }
+}
+
+fn look_into(store: &Path) -> Result<(), End> {
+    examine(store, || {}).map(drop).map_err(End::invalid)
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    // If the manager does not listen, the work goes on.
+    let _ = sd_notify::notify(state);
+}
+
+/// For how long an end waits for what is under way.
+const END_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,0 +1,117 @@
+//! What an operator asks of the agent: read from a TOML file into [`Settings`].
+
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use sealane_operator::{KeySource, Mistake, Mistakes, Place, read_text};
+
+/// Everything a running agent is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Who issues certificates, the first one asked first; at least one.
+    pub authorities: Vec<Authority>,
+    /// What is issued; no set of names twice.
+    pub certificates: Vec<WantedCertificate>,
+    /// The folder of the certificate store.
+    pub store: PathBuf,
+    /// Where the keys to its seals come from.
+    pub store_key: KeySource,
+}
+
+impl Settings {
+    /// Reads a file; every mistake in it is reported at once.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(file: &Path) -> Result<Self, Mistakes> {
+        match read_text(file, |_| None) {
+            Ok(text) => Self::parse(file, &text),
+            Err(problem) => {
+                let place = Some(Place::whole(file));
+                Err(Mistakes(vec![Mistake { place, field: String::new(), problem }]))
+            }
+        }
+    }
+
+    /// Reads the text of a file; `file` names it in mistakes, and relative paths start beside it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, Mistakes> {
+        let (settings, mistakes) = file::parse(file, text);
+        settings.filter(|_| mistakes.is_empty()).ok_or(Mistakes(mistakes))
+    }
+}
+
+/// A certificate authority, and how it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// Whom it writes to, as URLs.
+    pub contact: Vec<String>,
+    /// The URL of its directory.
+    pub directory: String,
+    /// An account with it that the agent's is bound to.
+    pub external_account: Option<ExternalAccount>,
+    /// The kind of key that certificates of it have.
+    pub key: KeyKind,
+    /// The kind of certificate that is asked for, by its name in the directory.
+    pub profile: Option<String>,
+    /// Whom its own server's certificate is held against.
+    pub roots: Vec<RootSource>,
+}
+
+/// An account that an authority has made otherwise, for whoever has its key (RFC 8555, 7.3.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// The name of the key.
+    pub kid: String,
+    /// The file with the key, in base64url.
+    pub key_file: PathBuf,
+}
+
+/// A kind of key that certificates have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyKind {
+    /// ECDSA on P-256.
+    #[default]
+    P256,
+    /// ECDSA on P-384.
+    P384,
+    /// RSA of 2,048 bits.
+    Rsa2048,
+}
+
+/// Authorities that are trusted to vouch for a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RootSource {
+    /// Those in a PEM file.
+    File(PathBuf),
+    /// Those that the system trusts.
+    System,
+}
+
+/// A certificate that is to be there at all times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedCertificate {
+    /// How it is shown that the names are the operator's.
+    pub challenge: Challenge,
+    /// The names, in the order written.
+    pub names: Vec<String>,
+}
+
+/// A way to show that a name is the operator's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Challenge {
+    /// A record of DNS, which a command makes and takes away: its path, then its arguments.
+    Dns01(Vec<String>),
+    /// An answer over HTTP, which `sealane serve` gives out of the store.
+    Http01,
+    /// A handshake, which `sealane serve` makes out of the store.
+    TlsAlpn01,
+}
+
+/// Names of one certificate.
+pub const NAMES_MAX: usize = 100;

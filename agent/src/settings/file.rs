@@ -1,0 +1,211 @@
+//! The keys of the agent's file: what each is called, what it may be, and its default.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use sealane_operator::reader::{self, Table, Value};
+use sealane_operator::{Mistake, Place, Problem, store_key, value};
+
+use super::{
+    Authority, Challenge, ExternalAccount, KeyKind, NAMES_MAX, RootSource, Settings,
+    WantedCertificate,
+};
+
+/// Reads `text`, the contents of `file`.
+pub(super) fn parse(file: &Path, text: &str) -> (Option<Settings>, Vec<Mistake>) {
+    reader::read(file, text, settings)
+}
+
+fn settings(top: &mut Table<'_>) -> Option<Settings> {
+    let store = top.required("store", "store = \"/var/lib/sealane/store\"");
+    let store = store.and_then(|value| value.path());
+    let key = top.required("store_key", "[store_key] with file, credential or command");
+    let key = key.and_then(|value| value.table(store_key));
+    let authorities = top.required("authority", "[[authority]] with the directory of a CA");
+    let authorities = authorities.and_then(|value| {
+        let mut directories = HashMap::new();
+        let read = |value: Value<'_>| value.table(|table| authority(table, &mut directories));
+        value.list(AUTHORITIES_MAX, read)
+    });
+    let certificates = top.required("certificate", "[[certificate]] with names and a challenge");
+    let certificates = certificates.and_then(|value| {
+        let mut sets = HashMap::new();
+        let read = |value: Value<'_>| {
+            let at = value.clone();
+            value.table(|table| certificate(table, &at, &mut sets))
+        };
+        value.list(CERTIFICATES_MAX, read)
+    });
+    Some(Settings {
+        authorities: authorities?,
+        certificates: certificates?,
+        store: store?,
+        store_key: key?,
+    })
+}
+
+fn authority(table: &mut Table<'_>, directories: &mut HashMap<String, Place>) -> Option<Authority> {
+    let written = table.required("directory", DIRECTORY_EXAMPLE);
+    let directory = written.as_ref().and_then(|value| value.parsed(directory_url));
+    if let (Some(written), Some(directory)) = (&written, &directory) {
+        refuse_second(directories, directory.clone(), written, directory);
+    }
+    match table.required("agree_to_terms", "agree_to_terms = true, once you have read them") {
+        Some(agreed) if agreed.boolean() == Some(false) => {
+            let what = "is false, and no CA has an account for whoever does not agree";
+            agreed.wrong(Problem::new(what, "read its terms and write true, or remove the table"));
+        }
+        _ => {}
+    }
+    let contact = table
+        .value("contact")
+        .and_then(|value| value.set(CONTACTS_MAX, |each| each.parsed(contact_url)));
+    let roots = table.value("roots").and_then(|value| value.set(ROOTS_MAX, root_source));
+    let key = table.value("key").and_then(|value| value.choice(&KEYS));
+    let profile = table.value("profile").and_then(|value| value.parsed(profile_name));
+    let external_account = table.table("external_account", external_account);
+    Some(Authority {
+        contact: contact.unwrap_or_default(),
+        directory: directory?,
+        external_account,
+        key: key.unwrap_or_default(),
+        profile,
+        roots: roots.unwrap_or_else(|| vec![RootSource::System]),
+    })
+}
+
+fn external_account(table: &mut Table<'_>) -> Option<ExternalAccount> {
+    let kid = table.required("kid", "kid = \"...\", as the CA has told it");
+    let kid = kid.and_then(|value| value.parsed(value::word));
+    let file = table.required("key_file", "key_file = \"/etc/sealane/eab.key\"");
+    let key_file = file.and_then(|value| value.path());
+    Some(ExternalAccount { kid: kid?, key_file: key_file? })
+}
+
+fn certificate(
+    table: &mut Table<'_>,
+    at: &Value<'_>,
+    sets: &mut HashMap<Vec<String>, Place>,
+) -> Option<WantedCertificate> {
+    let written = table.required("names", "names = [\"www.example.com\"]");
+    let mut wildcards = Vec::new();
+    let names = written.as_ref().and_then(|value| {
+        value.set(NAMES_MAX, |each| {
+            let name = each.parsed(value::host_name)?;
+            if name.starts_with('*') {
+                wildcards.push(each.clone());
+            }
+            Some(name)
+        })
+    });
+    let command = table.value("dns_command");
+    let is_dns = table
+        .required("challenge", "challenge = \"http-01\", \"tls-alpn-01\" or \"dns-01\"")
+        .and_then(|value| value.choice(&CHALLENGES));
+    if let (Some(false), Some(command)) = (is_dns.map(|kind| kind == Kind::Dns01), &command) {
+        let what = "means nothing without challenge = \"dns-01\"";
+        command.wrong(Problem::new(what, "remove it, or change the challenge"));
+    }
+    let challenge = is_dns.and_then(|kind| match kind {
+        Kind::Dns01 => {
+            if command.is_none() {
+                table.required("dns_command", "dns_command = [\"/etc/sealane/dns-hook\"]");
+            }
+            let words =
+                |value: &Value<'_>| value.list(COMMAND_WORDS_MAX, |word| word.parsed(value::word));
+            command.as_ref().and_then(words).map(Challenge::Dns01)
+        }
+        Kind::Http01 => Some(Challenge::Http01),
+        Kind::TlsAlpn01 => Some(Challenge::TlsAlpn01),
+    });
+    if is_dns.is_some_and(|kind| kind != Kind::Dns01) {
+        for wildcard in wildcards {
+            let what = "a wildcard, which CAs issue for a record of DNS alone";
+            let remedy = "write challenge = \"dns-01\" and dns_command, or name each host";
+            wildcard.wrong(Problem::new(what, remedy));
+        }
+    }
+    let names = names?;
+    let mut set = names.clone();
+    set.sort();
+    refuse_second(sets, set, at, &names.join(", "));
+    Some(WantedCertificate { challenge: challenge?, names })
+}
+
+fn refuse_second<K: std::hash::Hash + Eq>(
+    seen: &mut HashMap<K, Place>,
+    key: K,
+    at: &Value<'_>,
+    what: &str,
+) {
+    if let Some(first) = seen.get(&key) {
+        let what = format!("{what}: the same is at {first}");
+        at.wrong(Problem::new(what, "remove one of the two"));
+        return;
+    }
+    seen.insert(key, at.place());
+}
+
+fn directory_url(text: &str) -> Result<String, Problem> {
+    let host = text.strip_prefix("https://").and_then(|rest| rest.split('/').next());
+    let is_url = text.parse::<http::Uri>().is_ok() && host.is_some_and(|host| !host.is_empty());
+    match is_url {
+        true => Ok(text.to_owned()),
+        false => {
+            let what = format!("{text:?} is not a URL that begins with https://");
+            Err(Problem::new(what, format!("write the CA's, such as {DIRECTORY_EXAMPLE}")))
+        }
+    }
+}
+
+fn contact_url(text: &str) -> Result<String, Problem> {
+    let is_address = text.split_once(':').is_some_and(|(scheme, rest)| {
+        !scheme.is_empty() && !rest.is_empty() && !rest.contains(char::is_whitespace)
+    });
+    match is_address {
+        true => Ok(text.to_owned()),
+        false => {
+            let what = format!("{text:?} is not a URL of somebody");
+            Err(Problem::new(what, "write it with mailto:, such as \"mailto:ops@example.com\""))
+        }
+    }
+}
+
+fn profile_name(text: &str) -> Result<String, Problem> {
+    match text.is_empty() {
+        true => Err(Problem::new("is empty", "name a profile of the CA, or remove the key")),
+        false => Ok(text.to_owned()),
+    }
+}
+
+fn root_source(value: &Value<'_>) -> Option<RootSource> {
+    match value.as_text() {
+        Some("system") => Some(RootSource::System),
+        _ => value.path().map(RootSource::File),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Dns01,
+    Http01,
+    TlsAlpn01,
+}
+
+const CHALLENGES: [(&str, Kind); 3] =
+    [("http-01", Kind::Http01), ("tls-alpn-01", Kind::TlsAlpn01), ("dns-01", Kind::Dns01)];
+const DIRECTORY_EXAMPLE: &str =
+    "directory = \"https://acme-v02.api.letsencrypt.org/directory\", which is Let's Encrypt's";
+const KEYS: [(&str, KeyKind); 3] =
+    [("p256", KeyKind::P256), ("p384", KeyKind::P384), ("rsa2048", KeyKind::Rsa2048)];
+
+/// Authorities that are asked one after the other.
+const AUTHORITIES_MAX: usize = 8;
+/// Certificates of one file.
+const CERTIFICATES_MAX: usize = 100_000;
+/// Words of a command.
+const COMMAND_WORDS_MAX: usize = 64;
+/// URLs that a CA may write to.
+const CONTACTS_MAX: usize = 8;
+/// Sources of roots for one CA.
+const ROOTS_MAX: usize = 16;

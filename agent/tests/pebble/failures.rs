@@ -1,0 +1,104 @@
+//! Orders that come to nothing: what the operator is told, and what is tried next.
+
+use std::fs;
+
+use super::harness::agent::{Home, run};
+use super::harness::authority::{Authority, Behaviour};
+use super::harness::wait_for;
+
+#[test]
+fn what_an_authority_looked_for_and_found_is_told_with_a_remedy() {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    let by = |name: &str, challenge: &str| {
+        format!("[[certificate]]\nnames = [\"{name}\"]\nchallenge = {challenge}\n")
+    };
+    home.configure(&[
+        home.authority(authority.address, ""),
+        by("http.test", "\"http-01\""),
+        by("tls.test", "\"tls-alpn-01\""),
+        by("dns.test", "\"dns-01\"\ndns_command = [\"true\"]"),
+        by("hook.test", "\"dns-01\"\ndns_command = [\"sh\", \"-c\", \"echo none >&2; exit 3\"]"),
+        by("blocked.test", "\"http-01\""),
+    ]);
+    let agent = home.start();
+    for words in [
+        "http.test: the CA looked at http://http.test/.well-known/acme-challenge/",
+        "does the name point here, and is a listener on port 80",
+        "tls.test: the CA connected to tls.test:443 with acme-tls/1 and got",
+        "dns.test: the CA looked for a TXT record at _acme-challenge.dns.test and got",
+        "_acme-challenge.hook.test: dns_command sh present failed: exit status: 3, and said ",
+        "blocked.test: a new order: the CA says",
+        "(rejectedIdentifier); take the name out of [[certificate]], or ask another CA",
+        "\n  tried again in ",
+    ] {
+        agent.wait_until_said(words);
+    }
+    assert!(agent.stop().success());
+    // What came to nothing is forgotten with its answers; what failed on this machine goes on.
+    assert_eq!(home.entries("acme/order/").len(), 1, "of the hook alone");
+    assert_eq!(home.entries("challenge/"), Vec::<String>::new());
+    assert_eq!(authority.issued(), 0);
+}
+
+#[test]
+fn what_one_authority_refuses_is_ordered_of_the_next() {
+    let Some(first) = Authority::start(Behaviour::default()) else { return };
+    let second = Authority::start(Behaviour { blocks: false, ..Behaviour::default() });
+    let second = second.unwrap();
+    let home = Home::new(&second);
+    home.configure(&[
+        home.authority(first.address, "").replace(
+            &format!("{:?}", second.path("ca.pem")),
+            &format!("{:?}", first.path("ca.pem")),
+        ),
+        home.authority(second.address, ""),
+        home.by_dns(&["blocked.test"]),
+    ]);
+    let agent = home.start();
+    let held = home.wait_until_held("blocked.test");
+    assert_eq!(held.label, format!("https://{}/dir", second.address));
+    assert!(agent.stop().success());
+    assert_eq!((first.issued(), second.issued()), (0, 1));
+}
+
+#[test]
+fn an_account_is_bound_to_one_that_the_authority_knows() {
+    let behaviour = Behaviour { binds_accounts: true, ..Behaviour::default() };
+    let Some(authority) = Authority::start(behaviour) else { return };
+    let home = Home::new(&authority);
+    home.configure(&[home.authority(authority.address, ""), home.by_dns(&["a.test"])]);
+    let agent = home.start();
+    agent.wait_until_said("add [authority.external_account] with the kid and key that the CA gave");
+    assert!(agent.stop().success());
+    let bound = "external_account = { kid = \"kid-1\", key_file = \"eab.key\" }";
+    home.configure(&[home.authority(authority.address, bound), home.by_dns(&["a.test"])]);
+    fs::write(home.path("eab.key"), super::harness::authority::EXTERNAL_KEY).unwrap();
+    super::harness::close(&home.path("eab.key"));
+    let agent = home.start();
+    home.wait_until_held("a.test");
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn settings_are_checked_and_a_bad_reload_changes_nothing() {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    let tables = [home.authority(authority.address, ""), home.by_dns(&["a.test"])];
+    home.configure(&tables);
+    let agent = home.start();
+    home.wait_until_held("a.test");
+    home.configure(&[tables.concat(), "[[certificate]]\nnames = [\"*.b.test\"]\n".into()]);
+    agent.reload();
+    let said = agent.wait_until_said("not reloaded; what runs goes on:");
+    assert!(said.contains("agent.toml:14:1: certificate[1].challenge: is missing"), "{said}");
+    let (said, code) = run(&["check", "--config", "agent.toml"], &home);
+    assert_eq!(code, Some(3), "{said}");
+    home.configure(&[tables.concat(), home.by_dns(&["b.test"])]);
+    agent.reload();
+    agent.wait_until_said("reloaded: looks after 2 certificates");
+    home.wait_until_held("b.test");
+    wait_for("all orders", || home.entries("acme/order/").is_empty().then_some(()));
+    assert!(agent.stop().success());
+    assert_eq!(authority.issued(), 2);
+}

@@ -1,0 +1,17 @@
+//! The agent against a real authority, Pebble, with its challenge server: orders of every kind,
+//! refused numbers, failing validations, and agents killed at every step.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a test fails by panicking, and prints its figures"
+)]
+
+mod failures;
+mod harness;
+mod killed;
+mod orders;
+mod served;

@@ -1,0 +1,118 @@
+//! Orders that come to a certificate, and those that do not.
+
+use super::harness::agent::Home;
+use super::harness::authority::{Authority, Behaviour};
+use super::harness::wait_for;
+
+#[test]
+fn a_wildcard_is_obtained_by_dns_and_kept_sealed() {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    let tables = [home.authority(authority.address, ""), home.by_dns(&["a.test", "*.a.test"])];
+    home.configure(&tables);
+    let agent = home.start();
+    let held = home.wait_until_held("any.a.test");
+    assert_eq!(held.names, ["a.test", "*.a.test"]);
+    assert_eq!(held.label, format!("https://{}/dir", authority.address));
+    agent.wait_until_said("a.test, *.a.test: issued by");
+    assert!(agent.stop().success());
+    // Nothing of the order is left: no entry, no record.
+    assert_eq!(home.entries("acme/order/"), Vec::<String>::new());
+    assert_eq!(home.entries("challenge/"), Vec::<String>::new());
+    assert_eq!(home.entries("acme/account/").len(), 1);
+    let calls = authority.hook_calls();
+    let count = |what: &str| calls.iter().filter(|call| call.starts_with(what)).count();
+    let (made, taken) = ("present _acme-challenge.a.test ", "cleanup _acme-challenge.a.test ");
+    assert_eq!((count(made), count(taken), calls.len()), (2, 2, 4), "{calls:?}");
+    // One that starts later has what it needs, and the account it had.
+    let agent = home.start();
+    agent.wait_until_said("looks after 1 certificates");
+    assert!(agent.stop().success());
+    assert_eq!(authority.issued(), 1);
+}
+
+/// Half of all good numbers are refused, no authorization is used twice, and each is looked at
+/// after as long as the authority likes.
+#[test]
+fn an_authority_that_refuses_half_and_takes_its_time_is_borne() {
+    let behaviour = Behaviour { nonces_refused: 50, is_slow: true, ..Behaviour::default() };
+    let Some(authority) = Authority::start(behaviour) else { return };
+    let home = Home::new(&authority);
+    home.configure(&[
+        home.authority(authority.address, "key = \"p384\"\nprofile = \"shortlived\""),
+        home.by_dns(&["a.test", "b.test"]),
+        home.by_dns(&["c.test"]),
+    ]);
+    let agent = home.start();
+    for name in ["a.test", "c.test"] {
+        let held = home.wait_until_held(name);
+        assert_eq!(format!("{:?}", held.key_type), "EcdsaP384");
+        assert_eq!(held.not_after_s - held.not_before_s, 518_400 - 1, "the profile's days");
+    }
+    assert!(agent.stop().success());
+    assert_eq!(authority.issued(), 2);
+}
+
+/// A certificate that lives for seconds is renewed when half of them are over, by an order that
+/// says which one it takes the place of, and with another key.
+#[test]
+fn what_runs_out_is_renewed_with_another_key() {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    home.configure(&[
+        home.authority(authority.address, "profile = \"moments\""),
+        home.by_dns(&["a.test"]),
+    ]);
+    let agent = home.start();
+    let first = home.wait_until_held("a.test");
+    let first_key = public_key(&home, "a.test");
+    let second = wait_for("the next certificate", || {
+        home.held("a.test").filter(|held| held.digest != first.digest)
+    });
+    assert!(second.not_after_s > first.not_after_s);
+    assert_ne!(public_key(&home, "a.test"), first_key);
+    assert!(agent.stop().success());
+    assert!(authority.count_said("is a replacement of") >= 1);
+}
+
+fn public_key(home: &Home, name: &str) -> Vec<u8> {
+    use sealane_engine::certificates::CertificateStore as _;
+    use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+    let store = home.store().unwrap();
+    let held = store.store().find(name).unwrap().pop().unwrap();
+    let opened = store.view().unwrap().open(held.digest).unwrap();
+    let (_, leaf) = X509Certificate::from_der(&opened.chain[0]).unwrap();
+    leaf.public_key().raw.to_vec()
+}
+
+#[test]
+#[ignore = "half a minute; ./check --all runs it"]
+fn a_thousand_names_are_obtained_in_ten_certificates() {
+    obtain(100);
+}
+
+#[test]
+#[ignore = "minutes; ./check --all runs it"]
+fn a_thousand_names_are_obtained_in_a_thousand_certificates() {
+    obtain(1);
+}
+
+/// Obtains 1,000 names, so many in each certificate.
+fn obtain(in_each: usize) {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    let names: Vec<String> = (0..1_000).map(|number| format!("n{number}.test")).collect();
+    let mut tables = vec![home.authority(authority.address, "")];
+    for each in names.chunks(in_each) {
+        tables.push(home.by_dns(&each.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+    home.configure(&tables);
+    let agent = home.start();
+    for name in &names {
+        home.wait_until_held(name);
+    }
+    assert!(agent.stop().success());
+    assert_eq!(authority.issued(), names.len().div_ceil(in_each));
+    assert_eq!(home.entries("acme/order/"), Vec::<String>::new());
+}

@@ -1,0 +1,341 @@
+//! The plan of one machine: what is due, and what came of what was done.
+
+mod due;
+mod order;
+
+use std::collections::HashMap;
+
+use fastrand::Rng;
+
+use crate::{
+    Action, Authority, AuthorityId, Demand, Held, OnDemand, Outcome, PERMISSION_ASKS_IN_FLIGHT_MAX,
+    RENEWAL_ASK_S, RENEWAL_ASK_S_MAX, RENEWAL_ASK_S_MIN, RENEWAL_ASKS_IN_FLIGHT_MAX, Ticket,
+    UnixSeconds, Window, authority::Account, demand::Demands, retry,
+};
+
+use due::{Queues, State};
+use order::{Failing, Reserved};
+
+/// Which certificates a machine looks after, and what to do when.
+#[derive(Debug)]
+pub struct Schedule {
+    random: Rng,
+    accounts: Vec<Account>,
+    certificates: HashMap<CertificateId, Certificate>,
+    queues: Queues,
+    /// Names whose validation failed last.
+    failing: HashMap<Box<str>, Failing>,
+    demands: Demands,
+    flights: HashMap<Ticket, Flight>,
+    orders_in_flight: usize,
+    renewal_asks_in_flight: usize,
+    permission_asks_in_flight: usize,
+    tickets: u64,
+}
+
+impl Schedule {
+    /// A plan without certificates. Equal seeds and equal calls make equal plans.
+    #[must_use]
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        let accounts: Vec<_> = settings.authorities.into_iter().map(Account::new).collect();
+        Self {
+            random: Rng::with_seed(seed),
+            queues: Queues::new(accounts.len()),
+            accounts,
+            certificates: HashMap::new(),
+            failing: HashMap::new(),
+            demands: Demands::new(settings.on_demand),
+            flights: HashMap::new(),
+            orders_in_flight: 0,
+            renewal_asks_in_flight: 0,
+            permission_asks_in_flight: 0,
+            tickets: 0,
+        }
+    }
+
+    /// Looks after a certificate with these names, of which the store holds this one or none; the
+    /// same again when the store's has changed, by whomever. What is under way for it goes on.
+    ///
+    /// What is known already changes nothing, so it may be said as often as one likes.
+    pub fn want(
+        &mut self,
+        now: UnixSeconds,
+        id: CertificateId,
+        names: Vec<String>,
+        held: Option<Held>,
+    ) {
+        let names = names.into_boxed_slice();
+        if let Some(known) = self.certificates.get(&id)
+            && known.names == names
+            && known.held == held
+        {
+            return;
+        }
+        let is_ordering =
+            self.certificates.get(&id).is_some_and(|known| known.state == State::Ordering);
+        self.forget(id);
+        let mut certificate = Certificate::new(now, names, held, false);
+        if is_ordering {
+            certificate.state = State::Ordering;
+        }
+        self.certificates.insert(id, certificate);
+        self.plan_ask(now, id, None);
+        self.place(now, id);
+    }
+
+    /// Looks after a certificate no longer. What is under way for it goes on, and its outcome
+    /// changes nothing.
+    pub fn forget(&mut self, id: CertificateId) {
+        self.give_back(id);
+        let Some(certificate) = self.certificates.remove(&id) else { return };
+        self.queues.remove(id, &certificate);
+        self.queues.remove_ask(id, &certificate);
+        for name in &certificate.names {
+            self.failing.remove(name.as_str());
+            if certificate.is_demanded {
+                self.demands.end(name);
+            }
+        }
+    }
+
+    /// A client asked for a name that no certificate is for; `id` is what its certificate would be.
+    /// It is asked about once, however many clients come, and ordered if the service allows it.
+    pub fn on_demand(&mut self, now: UnixSeconds, id: CertificateId, name: &str) -> Demand {
+        match self.certificates.get(&id) {
+            Some(certificate) if certificate.held.is_some() => Demand::Held,
+            Some(_) => Demand::UnderWay,
+            None => self.demands.ask(now, id, name),
+        }
+    }
+
+    /// One more thing to do, if there is one that may be begun now; to be called until there is
+    /// none.
+    pub fn next(&mut self, now: UnixSeconds) -> Option<Action> {
+        self.next_permission().or_else(|| self.next_order(now)).or_else(|| self.next_ask(now))
+    }
+
+    /// When [`next`](Self::next) is to be called again, if nothing happens before; none if
+    /// something has to happen first.
+    #[must_use]
+    pub fn wake_at(&self, now: UnixSeconds) -> Option<UnixSeconds> {
+        let can_ask_permission = self.permission_asks_in_flight < PERMISSION_ASKS_IN_FLIGHT_MAX;
+        if can_ask_permission && self.demands.has_queued() {
+            return Some(now);
+        }
+        let ask = self.queues.first_ask().filter(|_| self.may_ask());
+        [ask, self.order_at(now)].into_iter().flatten().min().map(|at| at.max(now))
+    }
+
+    /// Notes what came of an action. A ticket that is not under way changes nothing; an outcome of
+    /// another kind of action counts as [`Failure::TryLater`].
+    pub fn happened(&mut self, now: UnixSeconds, ticket: Ticket, outcome: Outcome) {
+        match self.flights.remove(&ticket) {
+            Some(Flight::Order { id, authority, counted }) => {
+                self.orders_in_flight -= 1;
+                self.ordered(now, id, authority, counted, outcome);
+            }
+            Some(Flight::Permission { id, name }) => {
+                self.permission_asks_in_flight -= 1;
+                self.permitted(now, id, &name, &outcome);
+            }
+            Some(Flight::RenewalInfo { id }) => {
+                self.renewal_asks_in_flight -= 1;
+                self.informed(now, id, &outcome);
+            }
+            None => {}
+        }
+    }
+
+    /// How many certificates it looks after.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.certificates.len()
+    }
+
+    /// It looks after none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.certificates.is_empty()
+    }
+
+    /// When a certificate is ordered next, as far as is known; none if it is not known, or under
+    /// way.
+    #[must_use]
+    pub fn due(&self, id: CertificateId) -> Option<UnixSeconds> {
+        let certificate = self.certificates.get(&id)?;
+        (certificate.state != State::Ordering).then_some(certificate.due)
+    }
+
+    fn next_permission(&mut self) -> Option<Action> {
+        if self.permission_asks_in_flight >= PERMISSION_ASKS_IN_FLIGHT_MAX {
+            return None;
+        }
+        let (id, name) = self.demands.pop()?;
+        self.permission_asks_in_flight += 1;
+        let ticket = self.issue(Flight::Permission { id, name: name.clone() });
+        Some(Action::AskPermission { ticket, id, name })
+    }
+
+    fn next_ask(&mut self, now: UnixSeconds) -> Option<Action> {
+        if !self.may_ask() {
+            return None;
+        }
+        let id = self.queues.pop_ask(now)?;
+        let certificate = self.certificates.get_mut(&id)?;
+        certificate.ask_at = None;
+        let authority = certificate.held?.authority?;
+        self.renewal_asks_in_flight += 1;
+        let ticket = self.issue(Flight::RenewalInfo { id });
+        Some(Action::AskRenewalInfo { ticket, id, authority })
+    }
+
+    fn may_ask(&self) -> bool {
+        self.renewal_asks_in_flight < RENEWAL_ASKS_IN_FLIGHT_MAX
+    }
+
+    fn permitted(&mut self, now: UnixSeconds, id: CertificateId, name: &str, outcome: &Outcome) {
+        if *outcome != (Outcome::Permission { is_given: true }) {
+            return self.demands.refuse(now, name, &mut self.random);
+        }
+        if self.certificates.contains_key(&id) {
+            return self.demands.end(name);
+        }
+        let names = vec![name.to_owned()].into_boxed_slice();
+        self.certificates.insert(id, Certificate::new(now, names, None, true));
+        self.place(now, id);
+    }
+
+    /// Takes what an authority says of a certificate's window.
+    fn informed(&mut self, now: UnixSeconds, id: CertificateId, outcome: &Outcome) {
+        let Some(certificate) = self.certificates.get_mut(&id) else { return };
+        let Outcome::RenewalInfo { start, end, retry_after_s } = *outcome else {
+            certificate.ask_failures = certificate.ask_failures.saturating_add(1);
+            let wait_s = retry::wait_s(certificate.ask_failures, &mut self.random);
+            return self.plan_ask(now, id, Some(wait_s.min(RENEWAL_ASK_S)));
+        };
+        certificate.ask_failures = 0;
+        let window = Window { start, end };
+        let is_news = certificate.told != Some(window);
+        certificate.told = Some(window);
+        if is_news && let Some(held) = certificate.held {
+            let moment = held.moment_in(window, &mut self.random);
+            certificate.window = moment.map(|_| window);
+            certificate.renew_at = moment.unwrap_or_else(|| held.renew_at());
+            // Who waits after a failure goes on waiting.
+            if certificate.failures == 0 && certificate.state != State::Ordering {
+                self.queues.remove(id, certificate);
+                certificate.due = certificate.renew_at;
+                self.place(now, id);
+            }
+        }
+        let wait_s = retry_after_s.unwrap_or(RENEWAL_ASK_S);
+        self.plan_ask(now, id, Some(wait_s.clamp(RENEWAL_ASK_S_MIN, RENEWAL_ASK_S_MAX)));
+    }
+
+    /// Plans the next question for renewal information: in so many seconds and a little more; or
+    /// somewhere in the first hours, so that a start does not ask for all at once.
+    fn plan_ask(&mut self, now: UnixSeconds, id: CertificateId, wait_s: Option<u64>) {
+        let Some(certificate) = self.certificates.get_mut(&id) else { return };
+        let authority = certificate.held.and_then(|held| held.authority);
+        let account = authority.and_then(|AuthorityId(a)| self.accounts.get(usize::from(a)));
+        if !account.is_some_and(|account| account.authority.has_renewal_info) {
+            return;
+        }
+        let wait_s = match wait_s {
+            Some(wait_s) => wait_s + self.random.u64(0..=wait_s / 20),
+            None => self.random.u64(0..=RENEWAL_ASK_S),
+        };
+        self.queues.remove_ask(id, certificate);
+        certificate.ask_at = Some(now.plus(wait_s));
+        self.queues.insert_ask(id, certificate);
+    }
+
+    fn issue(&mut self, flight: Flight) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.flights.insert(ticket, flight);
+        ticket
+    }
+}
+
+/// What a schedule is told at its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The authorities, the preferred one first.
+    pub authorities: Vec<Authority>,
+    /// What on-demand certificates may cost.
+    pub on_demand: OnDemand,
+}
+
+impl Settings {
+    /// Settings for these authorities, the preferred one first; the first
+    /// [`AUTHORITIES_MAX`](Self::AUTHORITIES_MAX) are used.
+    #[must_use]
+    pub fn new(mut authorities: Vec<Authority>) -> Self {
+        authorities.truncate(Self::AUTHORITIES_MAX);
+        Self { authorities, on_demand: OnDemand::default() }
+    }
+
+    /// The most authorities that a schedule uses.
+    pub const AUTHORITIES_MAX: usize = 16;
+}
+
+/// A certificate, by a number that its names have on every machine and that no others have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CertificateId(pub u64);
+
+/// What a schedule knows of a certificate.
+#[derive(Debug)]
+struct Certificate {
+    names: Box<[String]>,
+    held: Option<Held>,
+    state: State,
+    /// When it is looked at next.
+    due: UnixSeconds,
+    /// When it is to be renewed if nothing fails.
+    renew_at: UnixSeconds,
+    /// The window that `renew_at` is in.
+    window: Option<Window>,
+    /// What the authority said last, good or not.
+    told: Option<Window>,
+    ask_at: Option<UnixSeconds>,
+    ask_failures: u32,
+    failures: u32,
+    /// Authorities that refused it for good, a bit each.
+    refused_by: u16,
+    reserved: Option<Reserved>,
+    /// Another order replaces the one held.
+    is_replaced: bool,
+    /// A client asked for it, and there is none yet.
+    is_demanded: bool,
+}
+
+impl Certificate {
+    fn new(now: UnixSeconds, names: Box<[String]>, held: Option<Held>, is_demanded: bool) -> Self {
+        let renew_at = held.map_or(now, |held| held.renew_at());
+        Self {
+            names,
+            held,
+            state: State::None,
+            due: renew_at,
+            renew_at,
+            window: None,
+            told: None,
+            ask_at: None,
+            ask_failures: 0,
+            failures: 0,
+            refused_by: 0,
+            reserved: None,
+            is_replaced: false,
+            is_demanded,
+        }
+    }
+}
+
+/// What is under way.
+#[derive(Debug)]
+enum Flight {
+    Order { id: CertificateId, authority: AuthorityId, counted: bool },
+    Permission { id: CertificateId, name: String },
+    RenewalInfo { id: CertificateId },
+}
