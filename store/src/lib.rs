@@ -27,6 +27,7 @@ mod names;
 mod pages;
 mod record;
 mod seal;
+mod served;
 mod state;
 mod store;
 mod tables;
@@ -38,6 +39,7 @@ pub use examine::{Examined, examine};
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use record::{Record, RecordError};
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys};
+pub use served::{ReadBack, Served};
 pub use state::{STATE_FILE, Stamp};
 pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
 

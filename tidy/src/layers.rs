@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 24] = [
+static LAYERS: [Layer; 25] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -231,6 +231,7 @@ static LAYERS: [Layer; 24] = [
             "sealane-certificate-files",
             "sealane-lanes",
             "sealane-store",
+            "sealane-store-requests",
             "sealane-engine",
             "sealane-file-table",
             "sealane-reserved-port",
@@ -249,6 +250,11 @@ static LAYERS: [Layer; 24] = [
         bans: &[],
     },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
+    Layer {
+        folder: "store-requests",
+        may_use: &["sealane-engine", "sealane-store"],
+        bans: &STORE_REQUESTS_BANS,
+    },
     Layer { folder: "store", may_use: &["sealane-engine"], bans: &STORE_BANS },
     Layer {
         folder: "lanes",
@@ -301,6 +307,19 @@ const STORE_BANS: [(&str, &str); 7] = [
     ("std::process", "who holds the key is asked in sealane; take the keys"),
 ];
 
+const STORE_REQUESTS_BANS: [(&str, &str); 10] = [
+    ("Condvar", NO_WAIT),
+    ("Instant::now", NO_CLOCK),
+    ("Mutex", NO_WAIT),
+    ("RwLock", NO_WAIT),
+    ("SystemTime", NO_CLOCK),
+    ("eprintln", NO_PRINT),
+    ("println", NO_PRINT),
+    ("rustix", NO_SOCKET),
+    ("std::net", NO_SOCKET),
+    ("std::os", NO_SOCKET),
+];
+
 const ENGINE_BANS: [(&str, &str); 16] = [
     ("Condvar", NO_WAIT),
     ("Instant::now", NO_CLOCK),
@@ -322,6 +341,7 @@ const ENGINE_BANS: [(&str, &str); 16] = [
 
 const NO_CLOCK: &str = "time is an argument, so that tests need not wait; take `now`";
 const NO_PRINT: &str = "return an error or count it; only sealane speaks to people";
+const NO_SOCKET: &str = "sockets belong to who uses this crate; take bytes, return answers";
 const NO_START: &str = "this room starts nothing and waits for nothing; take what was measured";
 const NO_SYSTEM: &str = "engine makes no system call; take bytes, return bytes";
 const NO_WAIT: &str = "a lane never waits for a thread; own it, or send it by mailbox";
