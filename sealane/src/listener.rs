@@ -30,7 +30,7 @@ use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
 use sealane_engine::policy::{ClientCertificates, Group, Policy};
 use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
-use sealane_store::SealingKeys;
+use sealane_store::{KeyedStore, SealingKeys};
 
 use crate::backends::PlannedBackend;
 use crate::config::{self, ClientTrust, Config, Route};
@@ -151,6 +151,8 @@ pub struct Survey<'c> {
     pub expiries: Vec<Expiry>,
     /// The store that it serves from, if it has one that is in order.
     pub store: Option<ListenerStore>,
+    /// The same with the keys to its seals.
+    pub keyed_store: Option<Arc<KeyedStore>>,
     /// What can be served, but is probably not meant: of each material, so that the many of one
     /// hide none of another.
     pub warnings: Vec<Vec<String>>,
@@ -170,6 +172,7 @@ impl<'c> Survey<'c> {
             errors: Vec::new(),
             expiries: Vec::new(),
             store: None,
+            keyed_store: None,
             warnings: Vec::new(),
         }
     }

@@ -12,7 +12,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sealane_engine::certificates::{CertificateStore, StoreId};
+use sealane_engine::certificates::StoreId;
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
 
 use crate::config::Config;
@@ -22,6 +24,15 @@ use opened::Opened;
 
 pub use key_source::{KeySourceError, create_key_file, sealing_keys};
 pub use owner::become_owner_of;
+
+/// The cryptography that checks what is put into a store: it takes whatever a lane may take.
+///
+/// # Errors
+/// None runs here.
+pub fn checking_provider() -> Result<Provider, ProviderError> {
+    lane_provider(ProviderChoice::Auto, &Group::ALL)
+        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
+}
 
 /// The keys to the stores of `config`, read once for all of them; none if no listener has a store.
 ///
@@ -86,7 +97,7 @@ impl Stores {
         path: &Path,
         keys: Option<&SealingKeys>,
         checks: &mut Checks,
-    ) -> Result<Option<Arc<dyn CertificateStore>>, StoreRefused> {
+    ) -> Result<Option<Arc<KeyedStore>>, StoreRefused> {
         let store = self.examined(path, checks)?;
         let Some(keys) = keys else { return Ok(None) };
         Ok(Some(Arc::new(KeyedStore::new(store, keys.clone())?)))

@@ -47,6 +47,7 @@ mod store;
 mod store_copies;
 mod store_export;
 mod store_faults;
+mod store_socket;
 mod store_stream;
 mod store_watch;
 mod unix_listeners;
