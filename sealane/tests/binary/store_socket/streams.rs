@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use rcgen::{CertificateParams, KeyPair};
@@ -183,6 +183,23 @@ fn a_process_that_is_killed_leaves_whole_batches_and_the_stream_may_come_again()
     let mut said = String::new();
     std::io::Read::read_to_string(&mut errors, &mut said).unwrap();
     assert!(said.contains("What it has stored is whole"), "{said}");
+}
+
+#[test]
+fn a_person_at_a_terminal_sees_how_far_a_stream_is() {
+    if tools::required("script").is_none() {
+        return;
+    }
+    let site = Site::start();
+    let [file, typescript] = ["all.pem", "typescript"].map(|name| site.path().join(name));
+    fs::write(&file, chains(6 * BATCH)).unwrap();
+    let command = format!("{:?} < {file:?}", site.over_socket(&["import", "-"]));
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--flush", "--command", &command]).arg(&typescript);
+    tools::output(&mut script);
+    let shown = fs::read_to_string(typescript).unwrap();
+    assert!(shown.contains("sealane: sent 5") && shown.contains(" left\r\n"), "{shown}");
+    assert!(shown.contains("6000 certificates added"), "{shown}");
 }
 
 /// By hand: `cargo test --release -p sealane --test binary store_socket -- --ignored --nocapture`.
