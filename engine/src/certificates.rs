@@ -43,7 +43,7 @@ pub(crate) use leaf::{AuthorityLimits, Linked, is_authority, is_self_issued, not
 pub use name::AskedName;
 pub use pem::PemContents;
 pub(crate) use pem::damage;
-pub use served::Served;
+pub use served::{Served, ServedFrom};
 pub use store::{
     CertificateStore, Gone, InventoryFailure, ListenerStore, OpenedCertificate, StoreFailure,
     StoreId, StoreView, StoredCertificate,

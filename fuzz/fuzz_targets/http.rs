@@ -8,9 +8,9 @@ fuzz_target!(|bytes: &[u8]| {
     let hosts = Hosts::with(&["metrics.example.com".into()]);
     let asked = |received: &[u8], opening: &Opening| {
         let page = |path: &str| Answer::Now(Response::text(Status::Ok, path));
-        match answer(received, opening, false, &|request| page(request.path))? {
-            (Answer::Now(response), _) => Some(response.status),
-            (Answer::Later(_), _) => unreachable!("the page is there at once"),
+        match answer(received, opening, false, &|request| page(request.path))?.answer {
+            Answer::Now(response) => Some(response.status),
+            Answer::Later(_) | Answer::WithBody(_) => unreachable!("the page is there at once"),
         }
     };
     let requests = [Opening::Request(None), Opening::Request(Some(hosts))];

@@ -22,7 +22,7 @@ use crate::http::{
 use crate::metrics;
 use crate::unix_socket::{self, SocketFile};
 
-pub use orders::{Orders, Verdict};
+pub use orders::{Orders, Uploads, Verdict};
 pub use state::{
     AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,
     SharedState, SoonestToExpire, Started,
@@ -91,7 +91,7 @@ fn over_socket(wanted: &AdminSocket, orders: Orders) -> io::Result<Served> {
     let answer = move |request: &Request<'_>| {
         orders::answer(request, &orders).unwrap_or_else(|| match request.method {
             Method::Get => show(request, &orders.state).into(),
-            Method::Post => {
+            Method::Delete | Method::Post | Method::Put => {
                 let status = Status::MethodNotAllowed;
                 Response::text(status, status.line()).into()
             }

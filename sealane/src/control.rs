@@ -28,7 +28,7 @@ use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::access_log::{self, LaneLog, LogWriter};
-use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Verdict};
+use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Uploads, Verdict};
 use crate::backends::RelaySettings;
 use crate::checks::{Checker, Found};
 use crate::config::Config;
@@ -268,7 +268,8 @@ impl Control {
             // Nobody listens any more when the process is about to end; then it is dropped.
             let _ = events.send(Event::Reload(verdict));
         };
-        let orders = Orders { state: self.state.clone(), reload: Arc::new(reload) };
+        let (state, uploads) = (self.state.clone(), Uploads::default());
+        let orders = Orders { state, reload: Arc::new(reload), uploads };
         let admin = Admin::start(&self.config.admin, &orders)
             .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
         self.admin = Some(admin);

@@ -2,8 +2,10 @@
 //!
 //! [`serve`] starts one thread that polls the listener and at most [`CONNECTIONS_MAX`] connections,
 //! so that a silent client holds up nobody. It is for admins and demos, not for a lane's path.
-//! [`serve_orders`] takes POST too, and carries out what takes a while on threads of its own.
+//! [`serve_orders`] takes what changes something too, with a body if need be, and carries out what
+//! takes a while on threads of its own.
 
+mod body;
 mod host;
 mod message;
 mod query;
@@ -17,16 +19,18 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, ioctl_fionbio};
 use rustix::net::{
     RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown, sockopt,
 };
 use rustix::process::geteuid;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::proxy_header;
 
-use work::Workers;
+use work::{Work, Workers};
 
+pub use body::{BODY_TIMEOUT, Body, BodyError, Chunk, Framing, SILENCE_TIMEOUT};
 pub use host::Hosts;
 pub use message::{Answer, ContentType, Method, Request, Response, Status};
 pub use query::{Query, encode};
@@ -247,7 +251,7 @@ impl<H: Fn(&Request<'_>) -> Answer> Turn<H> {
                     }
                     let deadline = now + self.request_timeout;
                     let is_owners = matches!(self.opening, Opening::Order) && is_of_owner(&socket);
-                    let state = State::Asking(Vec::new());
+                    let state = State::Asking(Zeroizing::new(Vec::with_capacity(ASKING_BYTES)));
                     self.connections.push(Connection { socket, is_owners, state, deadline });
                 }
                 Err(Errno::AGAIN) => return,
@@ -278,8 +282,9 @@ struct Connection {
 }
 
 enum State {
-    /// The client sends its request; what came so far.
-    Asking(Vec<u8>),
+    /// The client sends its request; what came so far, and with it may be the beginning of a body
+    /// that is a secret.
+    Asking(Zeroizing<Vec<u8>>),
     /// The response is on its way, this much of it has left.
     Answering { response: Vec<u8>, sent: usize },
     /// A worker has the request; the client is heard of only if it leaves.
@@ -314,17 +319,29 @@ impl Connection {
             State::Asking(head) => {
                 let count = receive(&self.socket, buffer)?;
                 head.extend_from_slice(&buffer[..count]);
-                match answer(head, opening, self.is_owners, handler) {
-                    None => Ok(()),
-                    Some((Answer::Now(response), with_body)) => self.answer(response, with_body),
-                    Some((Answer::Later(work), with_body)) => match workers.start(work) {
-                        Ok(response) => {
-                            self.deadline = Instant::now() + WORK_TIMEOUT;
-                            self.state = State::Waiting { response, with_body };
-                            Ok(())
-                        }
-                        Err(refusal) => self.answer(refusal, with_body),
-                    },
+                buffer[..count].zeroize();
+                let Some(answered) = answer(head, opening, self.is_owners, handler) else {
+                    return Ok(());
+                };
+                let (with_body, body) = (answered.with_body, answered.body);
+                let (work, timeout): (Work, _) = match (answered.answer, body) {
+                    (Answer::Later(work), _) => (work, WORK_TIMEOUT),
+                    (Answer::WithBody(work), Some(body)) => {
+                        let socket = fcntl_dupfd_cloexec(&self.socket, 0).map_err(|_| Done)?;
+                        let came = &head[body.head_len.min(head.len())..];
+                        let body = Body::new(socket, came, body.framing, body.is_awaited);
+                        (Box::new(|| work(body)), BODY_TIMEOUT + WORK_TIMEOUT)
+                    }
+                    (Answer::WithBody(_), None) => return Err(Done),
+                    (Answer::Now(response), _) => return self.answer(response, with_body),
+                };
+                match workers.start(work) {
+                    Ok(response) => {
+                        self.deadline = Instant::now() + timeout;
+                        self.state = State::Waiting { response, with_body };
+                        Ok(())
+                    }
+                    Err(refusal) => self.answer(refusal, with_body),
                 }
             }
             State::Answering { .. } => self.send(),
@@ -384,16 +401,38 @@ fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Done> {
     }
 }
 
-/// The answer to what came so far, and whether its body is wanted; `None` as long as that is
-/// incomplete. A client gets nothing but this, so it is what is fuzzed.
+/// What becomes of a request.
+pub struct Answered {
+    /// The answer.
+    pub answer: Answer,
+    /// What is to come of the request, if the answer waits for that.
+    pub body: Option<Awaited>,
+    /// Whether the client wants the body of the answer.
+    pub with_body: bool,
+}
+
+/// The body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// How its end is told.
+    pub framing: Framing,
+    /// Bytes before it.
+    pub head_len: usize,
+    /// Whether the client waits to hear that it may send it.
+    pub is_awaited: bool,
+}
+
+/// The answer to what came so far; `None` as long as that is incomplete. A client gets nothing but
+/// this, so it is what is fuzzed.
 pub fn answer(
     received: &[u8],
     opening: &Opening,
     is_owners: bool,
     handler: &impl Fn(&Request<'_>) -> Answer,
-) -> Option<(Answer, bool)> {
+) -> Option<Answered> {
     let refused = |status, words: &dyn std::fmt::Display, with_body| {
-        Some((Answer::Now(Response::text(status, words)), with_body))
+        let answer = Answer::Now(Response::text(status, words));
+        Some(Answered { answer, body: None, with_body })
     };
     let (proxy_header, head, hosts) = match opening {
         Opening::ProxyHeader => match proxy_header::Facts::decode(received) {
@@ -412,14 +451,12 @@ pub fn answer(
             Err(Status::HeadTooLarge)
         }
         Err(_) => Err(Status::BadRequest),
-        Ok(httparse::Status::Complete(_)) => match parsed.method {
-            Some("GET" | "HEAD") => Ok(Method::Get),
-            Some("POST") if matches!(opening, Opening::Order) => Ok(Method::Post),
-            _ => Err(Status::MethodNotAllowed),
-        },
+        Ok(httparse::Status::Complete(head_len)) => {
+            method(parsed.method, opening).map(|method| (method, head_len))
+        }
     };
-    let method = match method {
-        Ok(method) => method,
+    let (method, head_len) = match method {
+        Ok(known) => known,
         Err(status) => return refused(status, &status.line(), true),
     };
     let with_body = parsed.method != Some("HEAD");
@@ -430,10 +467,36 @@ pub fn answer(
     let target = parsed.path.unwrap_or("/");
     let (path, query) =
         target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-    let accept = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case("accept"));
-    let accept = accept.and_then(|header| std::str::from_utf8(header.value).ok());
+    let header = |name: &str| {
+        let found = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        found.and_then(|header| std::str::from_utf8(header.value).ok())
+    };
+    let accept = header("accept");
     let request = Request { method, path, query, accept, proxy_header, is_owners };
-    Some((handler(&request), with_body))
+    let answer = handler(&request);
+    if !matches!(answer, Answer::WithBody(_)) {
+        return Some(Answered { answer, body: None, with_body });
+    }
+    match Framing::of(parsed.headers) {
+        Ok(framing) => {
+            let is_awaited =
+                header("expect").is_some_and(|text| text.eq_ignore_ascii_case("100-continue"));
+            let body = Some(Awaited { framing, head_len, is_awaited });
+            Some(Answered { answer, body, with_body })
+        }
+        Err((status, words)) => refused(status, &words, with_body),
+    }
+}
+
+/// What a request is, if it may be that.
+fn method(name: Option<&str>, opening: &Opening) -> Result<Method, Status> {
+    match (name, opening) {
+        (Some("GET" | "HEAD"), _) => Ok(Method::Get),
+        (Some("DELETE"), Opening::Order) => Ok(Method::Delete),
+        (Some("POST"), Opening::Order) => Ok(Method::Post),
+        (Some("PUT"), Opening::Order) => Ok(Method::Put),
+        _ => Err(Status::MethodNotAllowed),
+    }
 }
 
 /// Open connections. Beyond it the oldest one that is still asking is cut; if all are being
@@ -458,6 +521,8 @@ const LINGER_BYTES_MAX: usize = 64 * 1024;
 const ACCEPTS_PER_TURN: usize = 32;
 /// After an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Room for a request: it never moves, and leaves no copy of what came behind it.
+const ASKING_BYTES: usize = HEAD_BYTES_MAX + READ_BYTES;
 /// Bytes taken off a socket at once.
 const READ_BYTES: usize = 4 * 1024;
 

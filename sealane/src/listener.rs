@@ -153,6 +153,8 @@ pub struct Survey<'c> {
     pub expiries: Vec<Expiry>,
     /// The store that it serves from, if it has one that is in order.
     pub store: Option<ListenerStore>,
+    /// The same with the keys to its seals.
+    pub keyed_store: Option<Arc<KeyedStore>>,
     /// What can be served, but is probably not meant: of each material, so that the many of one
     /// hide none of another.
     pub warnings: Vec<Vec<String>>,
@@ -173,6 +175,7 @@ impl<'c> Survey<'c> {
             errors: Vec::new(),
             expiries: Vec::new(),
             store: None,
+            keyed_store: None,
             warnings: Vec::new(),
         }
     }

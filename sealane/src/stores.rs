@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_engine::certificates::StoreId;
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
 
 use crate::config::Config;
@@ -21,6 +23,15 @@ use opened::Opened;
 
 pub use owner::become_owner_of;
 pub use sealane_operator::{KeySourceError, create_key_file, sealing_keys};
+
+/// The cryptography that checks what is put into a store: it takes whatever a lane may take.
+///
+/// # Errors
+/// None runs here.
+pub fn checking_provider() -> Result<Provider, ProviderError> {
+    lane_provider(ProviderChoice::Auto, &Group::ALL)
+        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
+}
 
 /// The keys to the stores of `config`, read once for all of them; none if no listener has a store.
 ///

@@ -28,6 +28,7 @@ mod names;
 mod pages;
 mod record;
 mod seal;
+mod served;
 mod state;
 mod store;
 mod tables;
@@ -41,6 +42,7 @@ pub use kept::{HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEnt
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use record::{Record, RecordError};
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys};
+pub use served::{ReadBack, Served};
 pub use state::{STATE_FILE, Stamp};
 pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
 

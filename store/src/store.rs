@@ -386,6 +386,9 @@ impl Store {
         _lock: &File,
         write: impl FnOnce(&mut heed::RwTxn<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
+        if self.is_withdrawn() {
+            return Err(StoreError::Withdrawn { path: self.path.clone() });
+        }
         let before = self.look_between_changes()?;
         if !before.is_open_file {
             return Err(StoreError::Replaced { path: self.path.clone() });

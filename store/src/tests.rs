@@ -119,6 +119,13 @@ fn chains_come_back_whole_and_intermediates_are_kept_once() {
     let placed = digest(&store, "a.test");
     let opened = store.view().unwrap().open(placed).unwrap();
     assert!(opened.chain.iter().map(|der| &**der).eq(a.chain()));
+    let read = store.store().read_back("A.test.").unwrap();
+    assert_eq!((read.generation, read.served.len()), (1, 1));
+    assert!(read.served[0].chain.iter().map(Vec::as_slice).eq(a.chain()));
+    let all = store.store().read_back_by_expiry(None, 9).unwrap().served;
+    let place = |served: &Served| (served.listed.not_after_s, served.listed.digest);
+    let behind = store.store().read_back_by_expiry(Some(place(&all[0])), 9).unwrap().served;
+    assert_eq!((all.len(), &behind[..]), (2, &all[1..]));
     store.store().remove(&["a.test".into()]).unwrap();
     assert_eq!(intermediates(&store), 1);
     let placed = digest(&store, "b.test");
@@ -260,6 +267,8 @@ fn swapped_records_and_swapped_keys_are_refused() {
     let placed = view.named("a.test").unwrap()[0].digest;
     assert_eq!(view.open(placed).unwrap_err(), StoreFailure);
     drop(view);
+    // Nor is shown what no lane would serve.
+    assert!(matches!(store.store().read_back("a.test"), Err(StoreError::Damaged { .. })));
     assert_eq!(problems(&store).len(), 1);
     // The sealed key of b beside the chain of a.
     let a_with_key_of_b = {

@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 27] = [
+static LAYERS: [Layer; 28] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -232,6 +232,7 @@ static LAYERS: [Layer; 27] = [
             "sealane-lanes",
             "sealane-operator",
             "sealane-store",
+            "sealane-store-requests",
             "sealane-engine",
             "sealane-file-table",
             "sealane-reserved-port",
@@ -269,6 +270,11 @@ static LAYERS: [Layer; 27] = [
         bans: &[],
     },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
+    Layer {
+        folder: "store-requests",
+        may_use: &["sealane-engine", "sealane-store"],
+        bans: &STORE_REQUESTS_BANS,
+    },
     Layer { folder: "store", may_use: &["sealane-engine"], bans: &STORE_BANS },
     Layer { folder: "renewal", may_use: &[], bans: &RENEWAL_BANS },
     Layer {
@@ -337,6 +343,19 @@ const RENEWAL_BANS: [(&str, &str); 12] = [
     ("std::thread", NO_DOING),
 ];
 
+const STORE_REQUESTS_BANS: [(&str, &str); 10] = [
+    ("Condvar", NO_WAIT),
+    ("Instant::now", NO_CLOCK),
+    ("Mutex", NO_WAIT),
+    ("RwLock", NO_WAIT),
+    ("SystemTime", NO_CLOCK),
+    ("eprintln", NO_PRINT),
+    ("println", NO_PRINT),
+    ("rustix", NO_SOCKET),
+    ("std::net", NO_SOCKET),
+    ("std::os", NO_SOCKET),
+];
+
 const ENGINE_BANS: [(&str, &str); 16] = [
     ("Condvar", NO_WAIT),
     ("Instant::now", NO_CLOCK),
@@ -359,6 +378,7 @@ const ENGINE_BANS: [(&str, &str); 16] = [
 const NO_CLOCK: &str = "time is an argument, so that tests need not wait; take `now`";
 const NO_DOING: &str = "renewal says what to do and does none of it; return an action";
 const NO_PRINT: &str = "return an error or count it; only sealane speaks to people";
+const NO_SOCKET: &str = "sockets belong to who uses this crate; take bytes, return answers";
 const NO_START: &str = "this room starts nothing and waits for nothing; take what was measured";
 const NO_SYSTEM: &str = "engine makes no system call; take bytes, return bytes";
 const NO_WAIT: &str = "a lane never waits for a thread; own it, or send it by mailbox";

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::index::Group;
 use super::store::{ListenerStore, StoreFailure, StoreView, StoredCertificate};
-use super::{AskedName, CertificateIndex};
+use super::{AskedName, Certificate, CertificateDigest, CertificateIndex};
 use crate::policy::UnknownNames;
 
 /// The certificates of one listener. Cloned by a lane once per generation.
@@ -38,6 +38,22 @@ impl Served {
             (Found::Nothing, UnknownNames::ServeDefault) => self.find_default(view),
             (found, _) => Ok(found),
         }
+    }
+
+    /// Where what a client gets that asks for `server_name` comes from at this moment: for people,
+    /// by the search that lanes make for a hello.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn look_up(&self, server_name: &str) -> Result<ServedFrom<'_>, StoreFailure> {
+        let view = self.view()?;
+        Ok(match self.find(Some(server_name), view.as_deref())? {
+            Found::Indexed(group) => ServedFrom::Files(self.index.group(&group)),
+            Found::Nothing => ServedFrom::Nothing,
+            Found::Stored(found) => {
+                ServedFrom::Store(found.into_iter().map(|stored| stored.digest).collect())
+            }
+        })
     }
 
     /// Whether every client is served, whatever it asks for, by files.
@@ -84,6 +100,17 @@ impl Served {
             _ => Ok(Found::Indexed(Group::Default)),
         }
     }
+}
+
+/// Where a certificate comes from, one of each kind of key, best first.
+#[derive(Clone, Debug)]
+pub enum ServedFrom<'s> {
+    /// Files.
+    Files(&'s [Arc<Certificate>]),
+    /// Nothing is served.
+    Nothing,
+    /// The store.
+    Store(Vec<CertificateDigest>),
 }
 
 /// Certificates for one name, one of each kind of key, best first.

@@ -2,9 +2,11 @@
 //! process's user, and root. Over TCP nobody orders anything.
 //!
 //! An order is HTTP: POST for what changes something, GET for what shows more than everybody may
-//! see. `answer` finds it by its path; it is carried out on a thread of its own, which may wait.
+//! see, and PUT and DELETE for what is in certificate stores. `answer` finds it by its path; it is
+//! carried out on a thread of its own, which may wait.
 
 mod backends;
+mod certificates;
 mod connections;
 mod lanes;
 mod reload;
@@ -16,6 +18,7 @@ use crate::http::{Answer, Method, Query, Request, Response, Status};
 
 use super::SharedState;
 
+pub use certificates::Uploads;
 pub use reload::Verdict;
 
 /// What orders are carried out with.
@@ -26,10 +29,18 @@ pub struct Orders {
     /// Asks the control plane for a reload; it sends the verdict, or drops the sender if it does
     /// nothing any more.
     pub reload: Arc<dyn Fn(Sender<Verdict>) + Send + Sync>,
+    /// Certificates that are on their way into stores.
+    pub uploads: Uploads,
 }
 
 /// The answer to an order, if that is one.
 pub(super) fn answer(request: &Request<'_>, orders: &Orders) -> Option<Answer> {
+    if request.path == "/certificates" {
+        return Some(match request.is_owners {
+            true => certificates::answer(request, orders),
+            false => stranger().into(),
+        });
+    }
     let (method, carry_out): (_, CarryOut) = match request.path {
         "/backends/drain" => (Method::Post, |orders, query| backends::drain(orders, query, true)),
         "/backends/restore" => {
@@ -41,8 +52,7 @@ pub(super) fn answer(request: &Request<'_>, orders: &Orders) -> Option<Answer> {
         _ => return None,
     };
     Some(if !request.is_owners {
-        let words = "orders are taken from root, and from the user that this process runs as";
-        Response::text(Status::Forbidden, words).into()
+        stranger().into()
     } else if method != request.method {
         let is_order = method == Method::Post;
         let status = if is_order { Status::PostOnly } else { Status::MethodNotAllowed };
@@ -51,6 +61,12 @@ pub(super) fn answer(request: &Request<'_>, orders: &Orders) -> Option<Answer> {
         let (orders, query) = (orders.clone(), Query::of(request));
         Answer::Later(Box::new(move || carry_out(&orders, &query)))
     })
+}
+
+/// The answer to whoever may not order.
+fn stranger() -> Response {
+    let words = "orders are taken from root, and from the user that this process runs as";
+    Response::text(Status::Forbidden, words)
 }
 
 type CarryOut = fn(&Orders, &Query) -> Response;

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
-use sealane_engine::certificates::{Inventory, InventoryEntry, InventoryFailure};
+use sealane_engine::certificates::{
+    CertificateStore as _, Inventory, InventoryEntry, InventoryFailure,
+};
 use sealane_lanes::counters::Counters;
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};

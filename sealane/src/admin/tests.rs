@@ -214,7 +214,7 @@ fn on_unix(path: &Path) -> Result<Admin, AdminError> {
 
 /// Orders to a process that takes none any more.
 fn idle(state: SharedState) -> Orders {
-    Orders { state, reload: Arc::new(drop) }
+    Orders { state, reload: Arc::new(drop), uploads: Uploads::default() }
 }
 
 fn ask(admin: &Admin, method: &str, path: &str) -> String {

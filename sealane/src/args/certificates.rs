@@ -64,6 +64,59 @@ pub struct KeyArguments {
     pub key_command: Option<String>,
 }
 
+/// Which store, where it lies or of a Sealane that runs.
+#[derive(Args, Debug)]
+pub struct ReachArguments {
+    /// The folder of the store
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "socket"])]
+    pub store: Option<PathBuf>,
+    /// Take the store and the source of its key from a configuration
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
+    pub config: Option<PathBuf>,
+    /// Ask the running Sealane with this admin socket, for its store: the one that --store names,
+    /// as its configuration has it, if it has several
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+impl ReachArguments {
+    /// Where it lies.
+    pub fn at_rest(&self) -> StoreArguments {
+        StoreArguments { store: self.store.clone(), config: self.config.clone() }
+    }
+}
+
+/// The same with what opens its seals, which a Sealane that runs has.
+#[derive(Args, Debug)]
+#[group(id = "key")]
+pub struct ReachKeyArguments {
+    /// The store.
+    #[command(flatten)]
+    pub reach: ReachArguments,
+    /// The file with the sealing keys, one per line, the current one first
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["config", "key_credential",
+        "key_command", "socket"], conflicts_with_all = ["key_credential", "key_command", "socket"])]
+    pub key_file: Option<PathBuf>,
+    /// The credential of systemd with the sealing keys
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["key_command", "socket"])]
+    pub key_credential: Option<String>,
+    /// A program that prints the sealing keys, with its arguments, parted by spaces
+    #[arg(long, value_name = "COMMAND", conflicts_with = "socket")]
+    pub key_command: Option<String>,
+}
+
+impl ReachKeyArguments {
+    /// Where it lies.
+    pub fn at_rest(&self) -> KeyArguments {
+        KeyArguments {
+            store: self.reach.at_rest(),
+            key_file: self.key_file.clone(),
+            key_credential: self.key_credential.clone(),
+            key_command: self.key_command.clone(),
+        }
+    }
+}
+
 /// What `backup` takes.
 #[derive(Args, Debug)]
 pub struct BackupArguments {
@@ -124,9 +177,9 @@ pub struct ExportArguments {
 pub struct ImportArguments {
     /// The store and its key.
     #[command(flatten)]
-    pub key: KeyArguments,
+    pub key: ReachKeyArguments,
     /// Make the store and the key file if they are missing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "socket")]
     pub create: bool,
     /// A chain and its key in two files; may be repeated
     #[arg(long, num_args = 2, value_names = ["CHAIN", "KEY"])]
@@ -145,7 +198,7 @@ pub struct ImportArguments {
 pub struct ListArguments {
     /// The store.
     #[command(flatten)]
-    pub store: StoreArguments,
+    pub reach: ReachArguments,
     /// Only those that expire within so many days, and those that have expired
     #[arg(long, value_name = "DAYS")]
     pub expiring: Option<u16>,
@@ -154,12 +207,20 @@ pub struct ListArguments {
     pub json: bool,
 }
 
+impl ListArguments {
+    /// Up to when certificates are listed that expire, if not all are.
+    pub fn until_s(&self, now_s: i64) -> Option<i64> {
+        let days = self.expiring.map(i64::from)?;
+        Some(now_s.saturating_add(days.saturating_mul(DAY_S)))
+    }
+}
+
 /// What `remove` takes.
 #[derive(Args, Debug)]
 pub struct RemoveArguments {
     /// The store.
     #[command(flatten)]
-    pub store: StoreArguments,
+    pub reach: ReachArguments,
     /// Server names, or wildcards such as *.example.com
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
@@ -170,7 +231,7 @@ pub struct RemoveArguments {
 pub struct ShowArguments {
     /// The store.
     #[command(flatten)]
-    pub store: StoreArguments,
+    pub reach: ReachArguments,
     /// Print one JSON object per line instead of text
     #[arg(long)]
     pub json: bool,
@@ -189,6 +250,8 @@ pub struct VerifyArguments {
     #[arg(long)]
     pub json: bool,
 }
+
+const DAY_S: i64 = 86_400;
 
 const BACKUP_HELP: &str = "\
 The copy is checked before it gets its name, and it is on the disk when this ends. Its private \
@@ -242,11 +305,16 @@ chain before its key or each after it. They are checked and written 1000 at a ti
 the import and says how many were imported before; the same stream may be imported again. Of two \
 for one name the later one is served.
 
+With --socket a running Sealane takes what is imported, files and streams alike, from root and \
+from its own user; who sends it needs neither the folder nor the sealing key. It is served by all \
+lanes when the command ends with 0.
+
 What an ACME client obtains or renews is imported by its hook: packaging/acme-hook, for certbot, \
 lego, acme.sh and dehydrated.
 
 Example:
   sealane certificates import --config /etc/sealane/sealane.toml --pair www.crt www.key
+  cat *.pem | sealane certificates import --socket /run/sealane/admin.sock -
 ";
 
 const RESEAL_HELP: &str =

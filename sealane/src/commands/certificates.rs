@@ -4,19 +4,20 @@ mod backup;
 mod export;
 mod output;
 mod place;
+mod remote;
 mod stream;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::load;
 use sealane_engine::certificates::{Certificate, CertificateIndex, DefaultCertificate};
-use sealane_engine::policy::Group;
-use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
+use sealane_engine::provider::Provider;
 use sealane_store::{Imported, KeyedStore, Listed, SealingKeys, Store, StoreError};
+use sealane_store_requests as requests;
 
 use crate::args::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
@@ -28,8 +29,11 @@ use crate::exit::Exit;
 use crate::listener::bounds;
 use crate::operator::say;
 use crate::process::hide_memory;
-use crate::stores::{become_owner_of, create_key_file, examination, sealing_keys};
-use output::{ImportReport, ListedReport, VerifyReport};
+use crate::stores::{
+    become_owner_of, checking_provider, create_key_file, examination, sealing_keys,
+};
+use output::{ImportReport, ListedReport, VerifyReport, write_removed};
+use remote::Remote;
 
 /// Does what `command` says.
 ///
@@ -63,10 +67,14 @@ pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exi
 }
 
 fn import(arguments: &ImportArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
+    if let Some(remote) = Remote::of(&arguments.key.reach) {
+        return remote.import(arguments, out);
+    }
     if arguments.paths.iter().any(|path| path == STANDARD_INPUT) {
+        stream::alone(arguments)?;
         return stream::import(arguments, out);
     }
-    let place = Place::of_key(&arguments.key)?;
+    let place = Place::of_key(&arguments.key.at_rest())?;
     let certificates = read_files(arguments)?;
     let store = if arguments.create { place.create()? } else { place.keyed()? };
     let mut imported = Imported::default();
@@ -148,16 +156,15 @@ fn problems_in(
 }
 
 fn provider() -> Result<Provider, Refusal> {
-    lane_provider(ProviderChoice::Auto, &Group::ALL)
-        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
-        .map_err(said)
+    checking_provider().map_err(said)
 }
 
 fn list(arguments: &ListArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
-    let store = Place::of(&arguments.store)?.open()?;
-    let until_s = arguments
-        .expiring
-        .map(|days| now_s().saturating_add(i64::from(days).saturating_mul(DAY_S)));
+    if let Some(remote) = Remote::of(&arguments.reach) {
+        return remote.list(arguments, out);
+    }
+    let store = Place::of(&arguments.reach.at_rest())?.open()?;
+    let until_s = arguments.until_s(now_s());
     each_by_expiry(&store, |certificate| {
         let is_asked_for = until_s.is_none_or(|until_s| certificate.not_after_s <= until_s);
         if is_asked_for {
@@ -189,39 +196,32 @@ fn each_by_expiry(
 }
 
 fn show(arguments: &ShowArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
-    let store = Place::of(&arguments.store)?.open()?;
-    let found = store.find(&arguments.name).map_err(said)?;
+    if let Some(remote) = Remote::of(&arguments.reach) {
+        return remote.show(arguments, out);
+    }
+    let store = Place::of(&arguments.reach.at_rest())?.open()?;
+    let found = store.read_back(&arguments.name).map_err(said)?.served;
     if found.is_empty() {
         let (name, path) = (&arguments.name, store.path().display());
         return Err(Refusal::Said(format!("{path}: nothing is served for {name}")));
     }
-    for certificate in &found {
-        ListedReport::of(certificate, now_s()).write_whole(arguments.json, out)?;
+    for certificate in found.iter().map(requests::shown) {
+        ListedReport::of_shown(&certificate, now_s()).write_whole(arguments.json, out)?;
     }
     Ok(Exit::Ok)
 }
 
 fn remove(arguments: &RemoveArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
-    let store = Place::of(&arguments.store)?.open()?;
-    let removed = store.remove(&arguments.names).map_err(said)?;
-    writeln!(
-        out,
-        "{} no longer served; {} removed",
-        counted(removed.names, "name"),
-        counted(removed.certificates, "certificate")
-    )?;
-    // Also if nothing was there: an earlier run may have been interrupted before this.
-    store.erase_deleted().map_err(said)?;
-    for name in &arguments.names {
-        if store.covers(name).map_err(said)? {
-            say(&format!("{name} is still served, by a wildcard; see: certificates show {name}"));
-        }
+    if let Some(remote) = Remote::of(&arguments.reach) {
+        return remote.remove(arguments, out);
     }
-    if removed.unknown.is_empty() {
-        return Ok(Exit::Ok);
+    let store = Place::of(&arguments.reach.at_rest())?.open()?;
+    let removed = requests::remove(&store, &arguments.names).map_err(said)?;
+    let exit = write_removed(&removed, &store.path().display().to_string(), out)?;
+    match removed.warnings.first() {
+        Some(warning) => Err(Refusal::Said(warning.clone())),
+        None => Ok(exit),
     }
-    say(&format!("{}: not in it: {}", store.path().display(), removed.unknown.join(", ")));
-    Ok(Exit::Failed)
 }
 
 fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
@@ -411,6 +411,7 @@ fn said(error: impl ToString) -> Refusal {
 
 /// Tells a person at a terminal how far a long command is.
 struct Progress {
+    began: Instant,
     done: u64,
     is_shown: bool,
     shown: u64,
@@ -422,16 +423,36 @@ struct Progress {
 impl Progress {
     fn new(verb: &'static str, total: Option<u64>) -> Self {
         let is_long = total.is_none_or(|total| total > PROGRESS_STEP);
-        Self { done: 0, is_shown: is_long && io::stderr().is_terminal(), shown: 0, total, verb }
+        let is_shown = is_long && io::stderr().is_terminal();
+        Self { began: Instant::now(), done: 0, is_shown, shown: 0, total, verb }
     }
 
     fn step(&mut self, by: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "it is for people")]
+        let share = self.total.map(|total| (self.done + by) as f64 / total as f64);
+        self.step_of(by, share);
+    }
+
+    /// The same where this share of the work is done, if that is known.
+    fn step_of(&mut self, by: u64, share: Option<f64>) {
         self.done = self.total.unwrap_or(u64::MAX).min(self.done + by);
         if self.is_shown && self.done >= self.shown + PROGRESS_STEP {
             self.shown = self.done;
             let of = self.total.map(|total| format!(" of {total}")).unwrap_or_default();
-            say(&format!("{} {}{of}", self.verb, self.done));
+            let left = share.map(|share| time_left(self.began.elapsed(), share));
+            say(&format!("{} {}{of}{}", self.verb, self.done, left.unwrap_or_default()));
         }
+    }
+}
+
+/// How long it will take after `elapsed`, of which such a share of the work was done.
+fn time_left(elapsed: Duration, share: f64) -> String {
+    let left_s = elapsed.as_secs_f64() * (1.0 - share) / share;
+    match left_s {
+        // Nothing was done, or all of it.
+        left_s if !left_s.is_finite() || left_s <= 0.0 => String::new(),
+        ..MINUTES_FROM_S => format!(", about {left_s:.0} s left"),
+        _ => format!(", about {:.0} min left", left_s / 60.0),
     }
 }
 
@@ -442,8 +463,9 @@ fn now_s() -> i64 {
 
 /// Certificates in one transaction: enough that the disk is not waited for often, and few enough
 /// that another command does not wait long.
-const BATCH: usize = 1_000;
-const DAY_S: i64 = 86_400;
+const BATCH: usize = requests::BATCH_MAX;
+/// Seconds from which on minutes are told.
+const MINUTES_FROM_S: f64 = 120.0;
 /// What is true when all is sealed anew, and what is not.
 const NO_OLDER_KEY: &str = "\
 no private key in the store needs an older sealing key any more, nor opens with one; remove those.
@@ -454,3 +476,18 @@ const PROGRESS_STEP: u64 = 5_000;
 /// The path that stands for it.
 const STANDARD_INPUT: &str = "-";
 const VERIFY_BATCH: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_is_left_is_told_from_the_share_that_is_done() {
+        let left = |elapsed_s, share| time_left(Duration::from_secs(elapsed_s), share);
+        assert_eq!(left(10, 0.25), ", about 30 s left");
+        assert_eq!(left(60, 0.1), ", about 9 min left");
+        for (elapsed_s, share) in [(10, 0.0), (10, 1.0), (10, 1.5), (0, 0.5), (10, f64::NAN)] {
+            assert_eq!(left(elapsed_s, share), "", "{share}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, geteuid, getrlimit};
 use sealane_certificate_files::Exposed;
-use sealane_engine::certificates::{CertificateIndex, InventoryEntry};
+use sealane_engine::certificates::{CertificateIndex, CertificateStore as _, InventoryEntry};
 use sealane_engine::client::ClientContexts;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::tickets::UnixSeconds;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sealane_engine::text;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use crate::exit::Exit;
 use crate::operator::{Priority, say_at};
@@ -33,8 +34,26 @@ impl Running<'_> {
         self.ask("POST", target, crate::http::WORK_TIMEOUT + SHOW_PATIENCE)
     }
 
+    /// The same by another method of HTTP.
+    pub(super) fn order_by(&self, method: &str, target: &str) -> Result<Answered, AskError> {
+        self.ask(method, target, crate::http::WORK_TIMEOUT + SHOW_PATIENCE)
+    }
+
+    /// Sends what `from` gives, until it gives nothing, to be kept.
+    pub(super) fn send(
+        &self,
+        target: &str,
+        from: &mut dyn FnMut(&mut [u8]) -> io::Result<usize>,
+    ) -> Result<Answered, AskError> {
+        self.explained(self.exchange_body(target, from))
+    }
+
     fn ask(&self, method: &str, target: &str, patience: Duration) -> Result<Answered, AskError> {
-        let answered = self.exchange(method, target, patience).map_err(|source| {
+        self.explained(self.exchange(method, target, patience))
+    }
+
+    fn explained(&self, answered: io::Result<Answered>) -> Result<Answered, AskError> {
+        answered.map_err(|source| {
             let remedy = match source.kind() {
                 ErrorKind::NotFound => {
                     "see that Sealane runs, that its configuration has an [admin] \
@@ -45,8 +64,7 @@ impl Running<'_> {
                 _ => "see what Sealane says in its own log",
             };
             AskError { socket: self.socket.to_owned(), source, remedy }
-        })?;
-        Ok(answered)
+        })
     }
 
     fn exchange(&self, method: &str, target: &str, patience: Duration) -> io::Result<Answered> {
@@ -54,9 +72,34 @@ impl Running<'_> {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
         write!(stream, "{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
-        let mut response = Vec::new();
-        stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
-        parse(&response).ok_or_else(|| io::Error::other("that was no whole answer"))
+        response(stream)
+    }
+
+    fn exchange_body(
+        &self,
+        target: &str,
+        from: &mut dyn FnMut(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<Answered> {
+        let mut stream = UnixStream::connect(self.socket)?;
+        let patience = crate::http::WORK_TIMEOUT + SHOW_PATIENCE;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        write!(
+            stream,
+            "PUT {target} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )?;
+        // It has held keys.
+        let mut part = Zeroizing::new(vec![0; SENT_AT_ONCE_BYTES]);
+        loop {
+            let count = from(&mut part)?;
+            let chunk = write!(stream, "{count:x}\r\n")
+                .and_then(|()| stream.write_all(&part[..count]))
+                .and_then(|()| stream.write_all(b"\r\n"));
+            // Who takes no more has said why, or has ended.
+            if count == 0 || chunk.is_err() {
+                return response(stream).map_err(|error| chunk.err().unwrap_or(error));
+            }
+        }
     }
 }
 
@@ -67,7 +110,7 @@ impl Answered {
             return None;
         }
         say_at(Priority::Error, &self.words());
-        Some(if matches!(self.status, 400 | 404) { Exit::Invalid } else { Exit::Failed })
+        Some(if matches!(self.status, 400 | 404 | 422) { Exit::Invalid } else { Exit::Failed })
     }
 
     /// The JSON in it.
@@ -105,6 +148,12 @@ pub(super) fn printable_line(text: &str) -> String {
     printable(text).replace('\n', "\u{fffd}")
 }
 
+fn response(stream: UnixStream) -> io::Result<Answered> {
+    let mut response = Vec::new();
+    stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
+    parse(&response).ok_or_else(|| io::Error::other("that was no whole answer"))
+}
+
 /// A response, if all of it is there.
 fn parse(bytes: &[u8]) -> Option<Answered> {
     let mut headers = [httparse::EMPTY_HEADER; 16];
@@ -117,6 +166,8 @@ fn parse(bytes: &[u8]) -> Option<Answered> {
         .then(|| Answered { status: response.code.unwrap_or(0), body: body.into() })
 }
 
+/// Bytes of a chunk.
+const SENT_AT_ONCE_BYTES: usize = 64 << 10;
 /// How long it may take to be shown something.
 const SHOW_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a response.

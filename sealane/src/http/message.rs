@@ -2,6 +2,8 @@
 
 use crate::proxy_header;
 
+use super::Body;
+
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -23,11 +25,16 @@ pub struct Request<'a> {
 /// What a request is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
+    /// Something shall be removed; only [`serve_orders`](super::serve_orders) takes it.
+    Delete,
     /// Something shall be shown; HEAD is one without the body.
     #[default]
     Get,
     /// Something shall be done; only [`serve_orders`](super::serve_orders) takes it.
     Post,
+    /// Something comes behind the head and shall be kept; only
+    /// [`serve_orders`](super::serve_orders) takes it.
+    Put,
 }
 
 /// What becomes of a request.
@@ -36,6 +43,8 @@ pub enum Answer {
     Now(Response),
     /// What makes the response, and may take a while: it is called on a thread of its own.
     Later(Box<dyn FnOnce() -> Response + Send>),
+    /// The same, which reads the body of the request.
+    WithBody(Box<dyn FnOnce(Body) -> Response + Send>),
 }
 
 impl From<Response> for Answer {
@@ -101,6 +110,10 @@ pub enum Status {
     BadRequest,
     /// 409: it is refused, and nothing has changed.
     Conflict,
+    /// 413: more than is taken at once.
+    ContentTooLarge,
+    /// 405: a path that takes DELETE, GET and PUT.
+    DeleteGetPutOnly,
     /// 403: not for this user.
     Forbidden,
     /// 504: whoever should do it has not answered.
@@ -110,6 +123,8 @@ pub enum Status {
     HeadTooLarge,
     /// 500: a fault of ours.
     InternalError,
+    /// 411: neither how long the body is, nor chunks.
+    LengthRequired,
     /// 421: the server is not asked for by this name.
     Misdirected,
     /// 405: neither GET nor HEAD.
@@ -120,8 +135,12 @@ pub enum Status {
     Ok,
     /// 405: an order, which takes POST.
     PostOnly,
+    /// 408: it does not come.
+    RequestTimeout,
     /// 503: not now.
     ServiceUnavailable,
+    /// 422: not all of what came is in order.
+    Unprocessable,
 }
 
 impl Status {
@@ -134,17 +153,24 @@ impl Status {
             Self::GatewayTimeout => "504 Gateway Timeout",
             Self::HeadTooLarge => "431 Request Header Fields Too Large",
             Self::InternalError => "500 Internal Server Error",
+            Self::ContentTooLarge => "413 Content Too Large",
+            Self::LengthRequired => "411 Length Required",
             Self::Misdirected => "421 Misdirected Request",
-            Self::MethodNotAllowed | Self::PostOnly => "405 Method Not Allowed",
+            Self::DeleteGetPutOnly | Self::MethodNotAllowed | Self::PostOnly => {
+                "405 Method Not Allowed"
+            }
             Self::NotFound => "404 Not Found",
             Self::Ok => "200 OK",
+            Self::RequestTimeout => "408 Request Timeout",
             Self::ServiceUnavailable => "503 Service Unavailable",
+            Self::Unprocessable => "422 Unprocessable Content",
         }
     }
 
     /// A header that belongs to it.
     fn more(self) -> &'static str {
         match self {
+            Self::DeleteGetPutOnly => "Allow: DELETE, GET, HEAD, PUT\r\n",
             Self::MethodNotAllowed => "Allow: GET, HEAD\r\n",
             Self::PostOnly => "Allow: POST\r\n",
             _ => "",

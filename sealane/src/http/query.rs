@@ -12,6 +12,22 @@ impl Query {
         Self(request.query.unwrap_or_default().to_owned())
     }
 
+    /// All of them, decoded.
+    ///
+    /// # Errors
+    /// One is no text, or has no value.
+    pub fn pairs(&self) -> Result<Vec<(String, String)>, String> {
+        let written = self.0.split('&').filter(|pair| !pair.is_empty());
+        let pairs = written.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match (decode(name), decode(value)) {
+                (Some(name), Some(value)) if !value.is_empty() => Ok((name, value)),
+                _ => Err(format!("{pair:?} is no name with its value, as a URL has them")),
+            }
+        });
+        pairs.collect()
+    }
+
     /// The first value of `name`, decoded; none if there is none.
     ///
     /// # Errors
@@ -70,5 +86,12 @@ mod tests {
             assert!(Query(format!("a={value}")).value("a").is_err(), "{value}");
         }
         assert_eq!(Query::default().value("a"), Ok(None));
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let pairs = Query("a=%26&&b=*.c=d&a=2".into()).pairs();
+        assert_eq!(pairs, Ok(vec![pair("a", "&"), pair("b", "*.c=d"), pair("a", "2")]));
+        assert_eq!(Query::default().pairs(), Ok(Vec::new()));
+        for wrong in ["a", "a=", "a=1&b=%"] {
+            assert!(Query(wrong.into()).pairs().is_err(), "{wrong}");
+        }
     }
 }

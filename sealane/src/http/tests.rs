@@ -137,7 +137,21 @@ fn orders_are_carried_out_beside_the_server() {
             }))
         }
         (Method::Post, _) => Answer::Later(Box::new(|| panic!("as a test wants it"))),
-        (Method::Get, path) => Response::text(Status::Ok, path).into(),
+        (Method::Put, path) => {
+            let path = path.to_owned();
+            Answer::WithBody(Box::new(move |mut body| {
+                let (mut all, mut part) = (Vec::new(), [0; 1000]);
+                loop {
+                    match body.read(&mut part) {
+                        Ok(0) => break,
+                        Ok(count) => all.extend_from_slice(&part[..count]),
+                        Err(error) => return Response::text(Status::BadRequest, error),
+                    }
+                }
+                Response::text(Status::Ok, format_args!("{path} {}", all.len()))
+            }))
+        }
+        (Method::Delete | Method::Get, path) => Response::text(Status::Ok, path).into(),
     };
     let server = serve_orders(UnixListener::bind(&path).unwrap(), "orders", handler).unwrap();
     let begin = |line: &str| {
@@ -172,7 +186,42 @@ fn orders_are_carried_out_beside_the_server() {
         })
     });
     assert!(answer.unwrap().starts_with("HTTP/1.1 500 "));
+    bodies_arrive(&path);
     server.stop();
+}
+
+fn bodies_arrive(path: &std::path::Path) {
+    let put = |headers: &str, parts: &[&[u8]]| {
+        let mut client = UnixStream::connect(path).unwrap();
+        write!(client, "PUT /body HTTP/1.1\r\n{headers}\r\n\r\n").unwrap();
+        // Who is refused early reads no more.
+        let _ = parts.iter().try_for_each(|part| client.write_all(part));
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let long = vec![b'x'; 1 << 20];
+    let whole = put("Content-Length: 1048577", &[b"a", &long]);
+    assert!(whole.starts_with("HTTP/1.1 200 ") && whole.ends_with("/body 1048577\n"), "{whole}");
+    let chunked = put("Transfer-Encoding: chunked", &[b"100000\r\n", &long, b"\r\n0\r\n\r\n"]);
+    assert!(chunked.ends_with("/body 1048576\n"), "{chunked}");
+    let asked = put("Content-Length: 1\r\nExpect: 100-Continue", &[b"a"]);
+    // Told to go on, unless the body came before that was known.
+    assert!(asked.ends_with("/body 1\n"), "{asked}");
+    let nothing = put("Expect: 100-continue\r\nContent-Length: 0", &[]);
+    assert!(nothing.starts_with("HTTP/1.1 200 "), "{nothing}");
+    assert!(put("Host: x", &[]).starts_with("HTTP/1.1 411 "), "how long is it?");
+    assert!(put("Transfer-Encoding: chunked", &[b"x\r\n"]).starts_with("HTTP/1.1 400 "));
+    let mut client = UnixStream::connect(path).unwrap();
+    let head = "PUT /body HTTP/1.1\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
+    client.write_all(head.as_bytes()).unwrap();
+    let mut told = [0; 25];
+    client.read_exact(&mut told).unwrap();
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    client.write_all(b"a").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub(super) struct Workers {
     bell: Arc<UnixStream>,
 }
 
+/// What makes a response, and may take a while.
+pub(super) type Work = Box<dyn FnOnce() -> Response + Send>;
+
 /// Requests that are worked on at the same time.
 pub const WORKERS_MAX: usize = 8;
 
@@ -31,10 +34,7 @@ impl Workers {
     ///
     /// # Errors
     /// What the client gets instead, if too many work already, or there is no thread.
-    pub(super) fn start(
-        &self,
-        work: Box<dyn FnOnce() -> Response + Send>,
-    ) -> Result<Receiver<Response>, Response> {
+    pub(super) fn start(&self, work: Work) -> Result<Receiver<Response>, Response> {
         if Arc::strong_count(&self.bell) > WORKERS_MAX {
             let words = format!("{WORKERS_MAX} orders are being carried out; try again");
             return Err(Response::text(Status::ServiceUnavailable, words));

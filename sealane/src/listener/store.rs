@@ -4,9 +4,11 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use sealane_engine::certificates::{Inventory, InventoryEntry, ListenerStore};
 use sealane_engine::tickets::UnixSeconds;
+use sealane_store::KeyedStore;
 
 use super::{EXPIRIES_SHOWN_MAX, EXPIRY_WARNING_DAYS, Material, Reading, Survey, days_until};
 use crate::config::ChallengeSource;
@@ -18,8 +20,8 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let listener = survey.listener;
     let Some(path) = &listener.store else { return };
     let opened = reading.around.stores.of(path, reading.keys.as_ref(), &mut reading.checks);
-    let certificates = match opened {
-        Ok(Some(certificates)) => certificates,
+    let keyed = match opened {
+        Ok(Some(keyed)) => keyed,
         // That there are no keys is said once, of the whole configuration.
         Ok(None) => return,
         Err(error) => return survey.errors.push(error.to_string()),
@@ -32,6 +34,7 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let in_files =
         survey.certificates.as_ref().is_some_and(|index| !index.default_certificates().is_empty());
     let default_name = listener.default_certificate.as_deref().filter(|_| !in_files);
+    let certificates = Arc::<KeyedStore>::clone(&keyed);
     let store = ListenerStore { certificates, default_name: default_name.map(Box::from) };
     match store.certificates.inventory(EXPIRIES_SHOWN_MAX) {
         Ok(inventory) => {
@@ -39,7 +42,7 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         }
         Err(error) => survey.errors.push(error.to_string()),
     }
-    survey.store = Some(store);
+    (survey.store, survey.keyed_store) = (Some(store), Some(keyed));
 }
 
 /// What an operator should know of the store at `path`.

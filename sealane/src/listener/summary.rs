@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sealane_engine::certificates::{CertificateStore, Inventory};
+use sealane_engine::certificates::{Inventory, Served};
+use sealane_store::KeyedStore;
 use serde::Serialize;
 
 use super::{ClientsSummary, Expiry, Survey};
@@ -73,16 +74,29 @@ impl From<&Route> for RouteSummary {
 #[derive(Clone, Debug)]
 pub struct StoreSummary {
     /// The certificates.
-    pub certificates: Arc<dyn CertificateStore>,
+    pub certificates: Arc<KeyedStore>,
     /// The store's folder.
     pub path: PathBuf,
+    /// What the listener serves from it and beside it.
+    pub served: Served,
+}
+
+impl StoreSummary {
+    fn of(survey: &Survey<'_>) -> Option<Self> {
+        let served = Served {
+            index: Arc::clone(survey.certificates.as_ref()?),
+            store: survey.store.clone(),
+            unknown_names: survey.listener.policy.unknown_names,
+        };
+        let certificates = Arc::clone(survey.keyed_store.as_ref()?);
+        Some(Self { certificates, path: survey.listener.store.clone()?, served })
+    }
 }
 
 impl From<&Survey<'_>> for Summary {
     fn from(survey: &Survey<'_>) -> Self {
         let listener = survey.listener;
         let index = survey.certificates.as_ref();
-        let store = survey.store.as_ref().zip(listener.store.as_ref());
         Self {
             name: listener.name.clone(),
             addresses: listener.addresses.iter().map(ToString::to_string).collect(),
@@ -97,10 +111,7 @@ impl From<&Survey<'_>> for Summary {
             routes: listener.routes.iter().take(ROUTES_SHOWN_MAX).map(Into::into).collect(),
             routes_total: listener.routes.len(),
             speaks: listener.spoken,
-            store: store.map(|(store, path)| StoreSummary {
-                certificates: Arc::clone(&store.certificates),
-                path: path.clone(),
-            }),
+            store: StoreSummary::of(survey),
         }
     }
 }

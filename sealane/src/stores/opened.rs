@@ -345,8 +345,8 @@ mod tests {
     #[test]
     fn what_was_withdrawn_waits_for_its_check_whoever_changed_it() {
         let (_folder, store) = store();
-        store.withdraw(true);
         change(&store);
+        store.withdraw(true);
         let mut opened = Opened::new(&store);
         opened.next_check = in_a_minute();
         assert_eq!(opened.look_after(&mut 0), None);

@@ -49,6 +49,7 @@ mod store;
 mod store_copies;
 mod store_export;
 mod store_faults;
+mod store_socket;
 mod store_stream;
 mod store_vouched;
 mod store_watch;

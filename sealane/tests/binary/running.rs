@@ -196,6 +196,12 @@ fn strangers_see_and_do_not_order() {
     let refused = as_nobody(&["reload"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("orders are taken from root, and from the user"), "{refused:?}");
+    for words in [&["list"][..], &["show", "localhost"], &["remove", "localhost"], &["import", "-"]]
+    {
+        let refused = as_nobody(&[&["certificates"], words].concat());
+        assert_ne!(refused.code, Some(0), "{refused:?}");
+        assert!(refused.err.contains("orders are taken from root"), "{words:?}: {refused:?}");
+    }
     let obeyed = run(Command::new(BINARY).arg("reload").arg("--socket").arg(&socket));
     assert!(obeyed.status.success(), "{obeyed:?}");
 
@@ -211,6 +217,11 @@ fn strangers_see_and_do_not_order() {
     assert_eq!(ask("GET /healthz"), "HTTP/1.1 200 OK");
     assert_eq!(ask("POST /reload"), "HTTP/1.1 405 Method Not Allowed");
     assert_eq!(ask("GET /reload"), "HTTP/1.1 404 Not Found");
+    assert_eq!(ask("GET /certificates"), "HTTP/1.1 404 Not Found");
+    for method in ["DELETE", "PUT"] {
+        let refused = ask(&format!("{method} /certificates"));
+        assert_eq!(refused, "HTTP/1.1 405 Method Not Allowed");
+    }
 }
 
 #[test]

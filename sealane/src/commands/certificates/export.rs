@@ -7,9 +7,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sealane_engine::certificates::{
-    CertificateStore as _, EncodedKey, KeyEncoding, OpenedCertificate,
-};
+use sealane_engine::certificates::{CertificateStore as _, EncodedKey, KeyEncoding};
 use sealane_store::{KeyedStore, Listed};
 use zeroize::Zeroizing;
 
@@ -73,7 +71,10 @@ impl Export<'_> {
         let mut exit = Exit::Ok;
         let mut one = |listed: &Listed| {
             match self.store.view().and_then(|view| view.open(listed.digest)) {
-                Ok(opened) => take(listed, &pem(&opened, self.arguments.private_keys))?,
+                Ok(opened) => {
+                    let key = self.arguments.private_keys.then_some(&opened.key);
+                    take(listed, &pem(opened.chain.iter().map(|der| &**der), key))?;
+                }
                 Err(_) => {
                     let names = listed.names.join(", ");
                     say(&format!("{names}: does not open; see: sealane certificates verify"));
@@ -125,10 +126,12 @@ fn file_name(listed: &Listed) -> Result<String, String> {
 }
 
 /// A chain, and behind it its key.
-fn pem(opened: &OpenedCertificate, with_key: bool) -> Zeroizing<Vec<u8>> {
-    let key = with_key.then(|| (label(&opened.key), opened.key.der()));
-    let chain = opened.chain.iter().map(|der| ("CERTIFICATE", &**der));
-    let sections: Vec<_> = chain.chain(key).collect();
+pub(super) fn pem<'d>(
+    chain: impl Iterator<Item = &'d [u8]>,
+    key: Option<&'d EncodedKey>,
+) -> Zeroizing<Vec<u8>> {
+    let key = key.map(|key| (label(key), key.der()));
+    let sections: Vec<_> = chain.map(|der| ("CERTIFICATE", der)).chain(key).collect();
     // Enough for all of it: a text that grew would leave a copy of the key behind.
     let bytes = sections.iter().map(|(_, der)| der.len() * 3 / 2 + MARKS_BYTES).sum();
     let mut text = Zeroizing::new(Vec::with_capacity(bytes));

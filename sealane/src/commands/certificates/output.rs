@@ -4,9 +4,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use sealane_store::{Imported, Listed, Summary};
+use sealane_store_requests::{Removed, ShownCertificate};
 use serde_json::{Value, json};
 
 use crate::commands::counted;
+use crate::commands::running::printable_line;
+use crate::exit::Exit;
+use crate::operator::say;
 use crate::timestamp::Timestamp;
 
 /// What an import did.
@@ -41,14 +45,49 @@ impl ImportReport<'_> {
 
 /// A certificate as it is listed and shown.
 pub(super) struct ListedReport<'s> {
-    certificate: &'s Listed,
+    names: &'s [String],
     days_left: i64,
+    digest: String,
+    imported_s: i64,
+    key: String,
+    not_after_s: i64,
+    not_before_s: i64,
+    sealed_with: String,
+    source: &'s str,
+    /// What is in it beside.
+    shown: Option<&'s ShownCertificate>,
 }
 
 impl<'s> ListedReport<'s> {
     pub(super) fn of(certificate: &'s Listed, now_s: i64) -> Self {
-        let days_left = certificate.not_after_s.saturating_sub(now_s).div_euclid(DAY_S);
-        Self { certificate, days_left }
+        Self {
+            names: &certificate.names,
+            days_left: days_left(certificate.not_after_s, now_s),
+            digest: hex(&certificate.digest.0),
+            imported_s: certificate.imported_s,
+            key: certificate.key_type.to_string(),
+            not_after_s: certificate.not_after_s,
+            not_before_s: certificate.not_before_s,
+            sealed_with: certificate.sealing_key.to_string(),
+            source: &certificate.label,
+            shown: None,
+        }
+    }
+
+    /// With what its chain says.
+    pub(super) fn of_shown(certificate: &'s ShownCertificate, now_s: i64) -> Self {
+        Self {
+            names: &certificate.names,
+            days_left: days_left(certificate.not_after_s, now_s),
+            digest: certificate.digest.clone(),
+            imported_s: certificate.imported_s,
+            key: certificate.key.clone(),
+            not_after_s: certificate.not_after_s,
+            not_before_s: certificate.not_before_s,
+            sealed_with: certificate.sealed_with.clone(),
+            source: &certificate.source,
+            shown: Some(certificate),
+        }
     }
 
     /// One line.
@@ -60,8 +99,8 @@ impl<'s> ListedReport<'s> {
             days @ ..0 => format!("expired {} ago", counted(days.unsigned_abs(), "day")),
             days => counted(days.unsigned_abs(), "day"),
         };
-        let key_type = self.certificate.key_type.to_string();
-        writeln!(out, "{days:<20}{key_type:<14}{}", self.certificate.names.join(" "))
+        let [key, names] = [&self.key, &self.names.join(" ")].map(|text| printable_line(text));
+        writeln!(out, "{days:<20}{key:<14}{names}")
     }
 
     /// Everything there is to say.
@@ -69,36 +108,74 @@ impl<'s> ListedReport<'s> {
         if as_json {
             return line(out, &self.json());
         }
-        let certificate = self.certificate;
         let time = |unix_s| Timestamp::from_unix_s(unix_s).to_string();
         for (label, value) in [
-            ("names", certificate.names.join(" ")),
-            ("key", certificate.key_type.to_string()),
-            ("valid from", time(certificate.not_before_s)),
-            ("valid until", format!("{} ({} days)", time(certificate.not_after_s), self.days_left)),
-            ("imported", format!("{} from {}", time(certificate.imported_s), certificate.label)),
-            ("sealed with", certificate.sealing_key.to_string()),
-            ("digest", hex(&certificate.digest.0)),
+            ("names", self.names.join(" ")),
+            ("key", self.key.clone()),
+            ("valid from", time(self.not_before_s)),
+            ("valid until", format!("{} ({} days)", time(self.not_after_s), self.days_left)),
+            ("imported", format!("{} from {}", time(self.imported_s), self.source)),
+            ("sealed with", self.sealed_with.clone()),
+            ("digest", self.digest.clone()),
         ] {
-            writeln!(out, "{label:<14}{value}")?;
+            writeln!(out, "{label:<14}{}", printable_line(&value))?;
+        }
+        let Some(ShownCertificate { chain, issuer, serial, .. }) = self.shown else {
+            return Ok(());
+        };
+        let of_chain = chain.iter().map(|sha256| ("sha256", sha256));
+        for (label, value) in [("issuer", issuer), ("serial", serial)].into_iter().chain(of_chain) {
+            writeln!(out, "{label:<14}{}", printable_line(value))?;
         }
         Ok(())
     }
 
     fn json(&self) -> Value {
-        let certificate = self.certificate;
-        json!({
-            "names": certificate.names,
-            "key": certificate.key_type.to_string(),
-            "not_before": Timestamp::from_unix_s(certificate.not_before_s),
-            "not_after": Timestamp::from_unix_s(certificate.not_after_s),
+        let mut value = json!({
+            "names": self.names,
+            "key": self.key,
+            "not_before": Timestamp::from_unix_s(self.not_before_s),
+            "not_after": Timestamp::from_unix_s(self.not_after_s),
             "days_left": self.days_left,
-            "imported": Timestamp::from_unix_s(certificate.imported_s),
-            "source": certificate.label,
-            "sealed_with": certificate.sealing_key.to_string(),
-            "digest": hex(&certificate.digest.0),
-        })
+            "imported": Timestamp::from_unix_s(self.imported_s),
+            "source": self.source,
+            "sealed_with": self.sealed_with,
+            "digest": self.digest,
+        });
+        if let Some(ShownCertificate { chain, issuer, serial, .. }) = self.shown {
+            value["issuer"] = issuer.as_str().into();
+            value["serial"] = serial.as_str().into();
+            value["chain"] = chain.as_slice().into();
+        }
+        value
     }
+}
+
+fn days_left(not_after_s: i64, now_s: i64) -> i64 {
+    not_after_s.saturating_sub(now_s).div_euclid(DAY_S)
+}
+
+/// What a removal came to, from the store that is called so.
+pub(super) fn write_removed(
+    removed: &Removed,
+    store: &str,
+    out: &mut dyn Write,
+) -> io::Result<Exit> {
+    writeln!(
+        out,
+        "{} no longer served; {} removed",
+        counted(removed.removed_names, "name"),
+        counted(removed.removed_certificates, "certificate")
+    )?;
+    for name in &removed.covered {
+        let name = printable_line(name);
+        say(&format!("{name} is still served, by a wildcard; see: certificates show {name}"));
+    }
+    if removed.unknown.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    say(&format!("{store}: not in it: {}", printable_line(&removed.unknown.join(", "))));
+    Ok(Exit::Failed)
 }
 
 /// What a verification found.

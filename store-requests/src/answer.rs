@@ -1,0 +1,135 @@
+//! What is answered, as it goes over the wire: plain data, never a private key.
+
+use sealane_engine::certificates::CertificateDigest;
+use sealane_store::Served;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer as _;
+
+/// What came of an upload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Certificates for names that nothing was served for with this kind of key.
+    pub added: u64,
+    /// Certificates that took a name from another.
+    pub replaced: u64,
+    /// Certificates that were there already.
+    pub unchanged: u64,
+    /// Why no more was stored; empty if all was.
+    pub errors: Vec<String>,
+    /// How often the store has been changed.
+    pub generation: u64,
+    /// What was stored, but is probably not meant.
+    pub warnings: Vec<String>,
+}
+
+impl Stored {
+    /// Certificates that are in the store by now, whether they were before or not.
+    pub fn certificates(&self) -> u64 {
+        self.added + self.replaced + self.unchanged
+    }
+}
+
+/// What is in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadBack {
+    /// The certificates.
+    pub certificates: Vec<ShownCertificate>,
+    /// How often the store had been changed when they were read.
+    pub generation: u64,
+    /// What `after` takes to go on from here; none if these were the last.
+    pub next: Option<String>,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// Names that are still served, by a wildcard.
+    pub covered: Vec<String>,
+    /// How often the store has been changed.
+    pub generation: u64,
+    /// Certificates that are gone.
+    pub removed_certificates: u64,
+    /// Names that are no longer served.
+    pub removed_names: u64,
+    /// Names that were not there.
+    pub unknown: Vec<String>,
+    /// What did not go as it should.
+    pub warnings: Vec<String>,
+}
+
+/// A certificate as it is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownCertificate {
+    /// The names that it is served for.
+    pub names: Vec<String>,
+    /// SHA-256 of each certificate of its chain, the server's own first.
+    pub chain: Vec<String>,
+    /// What tells it from all others in a store.
+    pub digest: String,
+    /// When it was imported, in Unix time.
+    pub imported_s: i64,
+    /// Who issued it.
+    pub issuer: String,
+    /// The kind of key.
+    pub key: String,
+    /// Last second of validity, in Unix time.
+    pub not_after_s: i64,
+    /// First second of validity, in Unix time.
+    pub not_before_s: i64,
+    /// What its private key is sealed with.
+    pub sealed_with: String,
+    /// The serial number, in hexadecimal digits.
+    pub serial: String,
+    /// Where it was imported from.
+    pub source: String,
+}
+
+/// A certificate of a store as it is shown.
+pub fn shown(served: &Served) -> ShownCertificate {
+    let Served { chain, listed } = served;
+    let leaf = chain.first().and_then(|der| X509Certificate::from_der(der).ok());
+    let leaf = leaf.map(|(_, leaf)| leaf);
+    ShownCertificate {
+        names: listed.names.clone(),
+        chain: chain.iter().map(|der| fingerprint(der)).collect(),
+        digest: hex(&listed.digest.0),
+        imported_s: listed.imported_s,
+        issuer: leaf.as_ref().map(|leaf| leaf.issuer().to_string()).unwrap_or_default(),
+        key: listed.key_type.to_string(),
+        not_after_s: listed.not_after_s,
+        not_before_s: listed.not_before_s,
+        sealed_with: listed.sealing_key.to_string(),
+        serial: leaf.as_ref().map(|leaf| hex(leaf.raw_serial())).unwrap_or_default(),
+        source: listed.label.clone(),
+    }
+}
+
+/// A place in the list of all certificates, as `after` has it.
+pub(crate) fn place(served: &Served) -> String {
+    format!("{}-{}", served.listed.not_after_s, hex(&served.listed.digest.0))
+}
+
+/// What [`place`] wrote.
+pub(crate) fn parse_place(text: &str) -> Option<(i64, CertificateDigest)> {
+    // A date may have a sign of its own.
+    let (date, digest) = text.rsplit_once('-')?;
+    let (pairs, rest) = digest.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+    Some((date.parse().ok()?, CertificateDigest(bytes?.try_into().ok()?)))
+}
+
+/// What tells a certificate from all others, as browsers and OpenSSL show it: SHA-256 of its DER.
+pub fn fingerprint(der: &[u8]) -> String {
+    hex(&Sha256::digest(der))
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

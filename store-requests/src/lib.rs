@@ -1,0 +1,24 @@
+//! What is asked of a certificate store over a socket: parsed, allowed or not, carried out, and
+//! answered, whoever carries the bytes.
+//!
+//! ```text
+//!   PUT     a stream of PEM       -->  Upload: Bundles -> Batches -> a transaction for each batch
+//!   GET     ?name=, ?after=       -->  Request::carry_out  -->  ReadBack
+//!   DELETE  ?name=                -->  Request::carry_out  -->  Removed
+//! ```
+//!
+//! There is no socket, clock or thread in it: bytes and time are arguments. Sealane's admin socket
+//! and `sealane certificates` use it.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod batches;
+mod bundles;
+mod request;
+mod upload;
+
+pub use answer::{ReadBack, Removed, ShownCertificate, Stored, fingerprint, hex, shown};
+pub use batches::{BATCH_BYTES, BATCH_MAX, Batch, Batches, May, Mistakes};
+pub use bundles::{Bundle, Bundles};
+pub use request::{Answer, LIMIT_DEFAULT, LIMIT_MAX, NAMES_MAX, Refused, Request, remove};
+pub use upload::{NotStored, STREAM_BYTES_MAX, StreamEnd, Tally, Upload};
