@@ -28,7 +28,7 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     };
     if listener.acme_responder == Some(ChallengeSource::Store) {
         // What is wrong with what it serves is said where it is served.
-        survey.challenges = Some(certificates);
+        survey.challenges = Some(keyed);
         return;
     }
     let in_files =
