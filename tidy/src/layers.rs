@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 24] = [
+static LAYERS: [Layer; 25] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -248,6 +248,7 @@ static LAYERS: [Layer; 24] = [
         ],
         bans: &[],
     },
+    Layer { folder: "client-c", may_use: &["sealane-engine", "sealane-reserved-port"], bans: &[] },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
     Layer { folder: "store", may_use: &["sealane-engine"], bans: &STORE_BANS },
     Layer {
