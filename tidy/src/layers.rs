@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 28] = [
+static LAYERS: [Layer; 29] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -269,6 +269,7 @@ static LAYERS: [Layer; 28] = [
         may_use: &["sealane-certificate-files", "sealane-store"],
         bans: &[],
     },
+    Layer { folder: "client-c", may_use: &["sealane-engine", "sealane-reserved-port"], bans: &[] },
     Layer { folder: "certificate-files", may_use: &["sealane-engine"], bans: &[] },
     Layer {
         folder: "store-requests",

@@ -92,17 +92,17 @@ fn said_by_root(file: &File) -> Option<&'static str> {
     match file.top() {
         _ if !is_root => None,
         // Macros that a crate needs may contain it; the module that writes it says so.
-        "node" => Some("#![deny(unsafe_code)]"),
+        "client-c" | "node" => Some("#![deny(unsafe_code)]"),
         top if UNSAFE_CRATES.contains(&top) => None,
         _ => Some("#![forbid(unsafe_code)]"),
     }
 }
 
-/// A lock-free ring, a table of open files, calls into C and into the kernel's vDSO, memory that
-/// JavaScript allocates and a file that is mapped into memory cannot be written without; everything
-/// else can.
-const UNSAFE_CRATES: [&str; 6] =
-    ["bytering", "file-table", "kernel-random", "libssl", "node", "store"];
+/// A lock-free ring, a table of open files, calls into C, from C and into the kernel's vDSO, memory
+/// that JavaScript allocates and a file that is mapped into memory cannot be written without;
+/// everything else can.
+const UNSAFE_CRATES: [&str; 7] =
+    ["bytering", "client-c", "file-table", "kernel-random", "libssl", "node", "store"];
 
 const DOC_MARKS: [&str; 2] = ["///", "//!"];
 

@@ -16,9 +16,10 @@ fn a_crate_root_forbids_unsafe() {
 }
 
 #[test]
-fn the_addon_denies_unsafe_but_where_a_module_says_so() {
+fn what_others_call_denies_unsafe_but_where_a_module_says_so() {
     breaks("forbid-unsafe", "node/src/lib.rs", "//! An addon.\n");
     holds("node/src/lib.rs", "//! An addon.\n#![deny(unsafe_code)]\n");
+    breaks("forbid-unsafe", "client-c/src/lib.rs", "//! Behind a header.\n");
     holds(
         "node/src/memory.rs",
         "//! Shared.\n#![expect(unsafe_code)]\nfn f() { unsafe { g() } }\n",

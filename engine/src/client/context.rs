@@ -7,6 +7,7 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::SingleCertAndKey;
+use rustls::time_provider::TimeProvider;
 
 use super::error::ClientOptionsError;
 use super::options::{ALPN_PROTOCOLS_MAX, ClientOptions, OptionsDigest, Roots, Verification};
@@ -57,13 +58,15 @@ impl ClientContext {
     }
 
     /// The calling lane's own configuration: every reference count, session and decoded key that a
-    /// handshake touches is in memory that this lane allocated. It keeps the context alive.
+    /// handshake touches is in memory that this lane allocated. It keeps the context alive. Where
+    /// sessions move from thread to thread, `clock` is one that all of them can read, which a
+    /// [`LaneClock`] is not.
     ///
     /// # Errors
     /// The provider cannot run on this machine.
     pub fn replica(
         self: &Arc<Self>,
-        clock: Arc<LaneClock>,
+        clock: Arc<impl TimeProvider + 'static>,
     ) -> Result<Arc<ClientConfig>, ClientOptionsError> {
         let options = &self.options;
         let provider = Arc::new(lane_provider(options.provider, &options.groups)?.crypto);

@@ -1,0 +1,93 @@
+//! What went wrong, as C is told: a [`Status`], and words in an [`Error`] that the caller owns.
+
+use std::ffi::c_char;
+
+use sealane_engine::client::ClientOptionsError;
+use sealane_engine::session::SessionError;
+
+/// How a call ended: `sealane_status`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The call did what it says.
+    Ok = 0,
+    /// This end has been closed: nothing can be written any more.
+    Closed = 1,
+    /// Nothing was taken: what waits has to be fetched first.
+    Full = 2,
+    /// A fault of this library's, or of the machine.
+    Internal = 3,
+    /// The caller's fault: a null pointer, or a value that makes no sense.
+    InvalidArgument = 4,
+    /// The handshake is not complete.
+    NotEstablished = 5,
+    /// One of the options is wrong.
+    Options = 6,
+    /// The peer, or what it sent, was refused, or it refused us: the session is over.
+    Refused = 7,
+    /// The stream ended before the peer said so: what arrived may not be all.
+    Truncated = 8,
+}
+
+/// Room for words, which the caller owns: `sealane_error`.
+#[repr(C)]
+pub struct Error {
+    /// How the call ended.
+    pub status: Status,
+    /// Why, in UTF-8, ended by a zero.
+    pub text: [c_char; ERROR_TEXT_BYTES],
+}
+
+/// Why a call could not do what it says.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    pub(crate) text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: Status, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    pub(crate) fn null(argument: &str) -> Self {
+        Self::new(Status::InvalidArgument, format!("{argument} is a null pointer"))
+    }
+
+    /// Somebody panicked, and whoever runs the program has read about it on standard error.
+    pub(crate) fn panicked() -> Self {
+        Self::new(Status::Internal, "a fault of the Sealane library: it panicked; report it")
+    }
+
+    pub(crate) fn write_to(&self, error: &mut Error) {
+        error.status = self.status;
+        let end = self.text.floor_char_boundary(ERROR_TEXT_BYTES - 1);
+        let bytes = &self.text.as_bytes()[..end];
+        error.text = [0; ERROR_TEXT_BYTES];
+        for (to, from) in error.text.iter_mut().zip(bytes) {
+            // A zero inside would hide what follows it.
+            *to = if *from == 0 { b'?' } else { *from }.cast_signed() as c_char;
+        }
+    }
+}
+
+impl From<ClientOptionsError> for Failure {
+    fn from(error: ClientOptionsError) -> Self {
+        Self::new(Status::Options, error.to_string())
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        let status = match error {
+            SessionError::NotEstablished
+            | SessionError::PlainTooSmall
+            | SessionError::WireTooSmall(_) => Status::Internal,
+            _ => Status::Refused,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+/// Bytes of an error's text, the zero at its end among them.
+pub const ERROR_TEXT_BYTES: usize = 512;
