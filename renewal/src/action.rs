@@ -61,7 +61,7 @@ pub struct Ticket(pub u64);
 /// What came of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It failed; for any action.
+    /// The action failed, of whatever kind.
     Failed(Failure),
     /// Another machine of the fleet has the lease, or the fleet has no order left; to look again
     /// at a moment. For an order.

@@ -9,7 +9,7 @@ use crate::{CertificateId, DAY_S, HOUR_S, Rate, Spent, UnixSeconds, retry};
 /// A certificate authority as the settings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// Its directory has `renewalInfo`.
+    /// The directory has `renewalInfo`.
     pub has_renewal_info: bool,
     /// How much may be ordered.
     pub limits: Limits,
@@ -71,7 +71,7 @@ pub(crate) struct Account {
     failures: u32,
     /// Nothing is ordered before.
     stopped_until: UnixSeconds,
-    /// It told us to stop, until then.
+    /// The authority told us to stop, until then.
     told_until: UnixSeconds,
     orders: Spent,
     domains: HashMap<Box<str>, Spent>,
@@ -97,7 +97,7 @@ impl Account {
         (self.stopped_until > now).then_some(self.stopped_until)
     }
 
-    /// It is away, or told us to stop: what is urgent looks for another.
+    /// An authority that is away, or told us to stop: what is urgent looks for another.
     pub(crate) fn is_away(&self, now: UnixSeconds) -> bool {
         self.failures >= AWAY_FAILURES || self.told_until > now
     }
@@ -107,12 +107,12 @@ impl Account {
         if self.failures >= AWAY_FAILURES { 1 } else { crate::ORDERS_IN_FLIGHT_MAX }
     }
 
-    /// It answered, whatever it said.
+    /// The authority answered, whatever it said.
     pub(crate) fn answered(&mut self) {
         self.failures = 0;
     }
 
-    /// It did not answer, or was not well.
+    /// The authority did not answer, or was not well.
     pub(crate) fn failed(&mut self, now: UnixSeconds, random: &mut Rng) {
         self.failures = self.failures.saturating_add(1);
         let beyond = (self.failures + 1).saturating_sub(AWAY_FAILURES);
@@ -122,7 +122,7 @@ impl Account {
         }
     }
 
-    /// It told us to stop.
+    /// The authority told us to stop.
     pub(crate) fn stop(&mut self, until: UnixSeconds) {
         self.told_until = self.told_until.max(until);
         self.stopped_until = self.stopped_until.max(until);

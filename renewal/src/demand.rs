@@ -32,7 +32,7 @@ pub enum Demand {
     Full,
     /// The schedule has a certificate for it already.
     Held,
-    /// It was refused, or failed, and is not asked about again before a moment.
+    /// The name was refused, or failed, and is not asked about again before a moment.
     Refused {
         /// The moment.
         until: UnixSeconds,

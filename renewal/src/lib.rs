@@ -51,7 +51,8 @@
 //! # By whom
 //! Authorities stand in order of preference. One is **away** after [`AWAY_FAILURES`] failures in a
 //! row that are its own or the network's, for a minute, then twice as long up to an hour; then one
-//! order tries it. While it is away, or told us to stop, a certificate that has more than a third of
+//! order tries it. While it is away, or told us to stop, a certificate that has more than a
+//! third of
 //! its margin left (from the moment it was due to its end) waits for it; one that has less, or that
 //! there is none of, goes to the next. So a short absence moves nothing, and a long one moves
 //! certificates while two tries are left at the worst of waits. What an authority refuses for good

@@ -14,7 +14,7 @@ use crate::{
 };
 
 use due::{Queues, State};
-use order::{Failing, Reserved};
+use order::{Failing, Ordered, Reserved};
 
 /// Which certificates a machine looks after, and what to do when.
 #[derive(Debug)]
@@ -71,9 +71,9 @@ impl Schedule {
         {
             return;
         }
-        let is_ordering =
-            self.certificates.get(&id).is_some_and(|known| known.state == State::Ordering);
         self.forget(id);
+        // Also for one that was forgotten and is wanted again.
+        let is_ordering = self.flights.values().any(|flight| flight.orders(id));
         let mut certificate = Certificate::new(now, names, held, false);
         if is_ordering {
             certificate.state = State::Ordering;
@@ -130,9 +130,9 @@ impl Schedule {
     /// another kind of action counts as [`Failure::TryLater`].
     pub fn happened(&mut self, now: UnixSeconds, ticket: Ticket, outcome: Outcome) {
         match self.flights.remove(&ticket) {
-            Some(Flight::Order { id, authority, counted }) => {
+            Some(Flight::Order(order)) => {
                 self.orders_in_flight -= 1;
-                self.ordered(now, id, authority, counted, outcome);
+                self.ordered(now, order, outcome);
             }
             Some(Flight::Permission { id, name }) => {
                 self.permission_asks_in_flight -= 1;
@@ -152,18 +152,21 @@ impl Schedule {
         self.certificates.len()
     }
 
-    /// It looks after none.
+    /// The schedule looks after none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.certificates.is_empty()
     }
 
-    /// When a certificate is ordered next, as far as is known; none if it is not known, or under
-    /// way.
+    /// When a certificate is looked at next; none if it is not known, or an order is under way.
     #[must_use]
     pub fn due(&self, id: CertificateId) -> Option<UnixSeconds> {
         let certificate = self.certificates.get(&id)?;
-        (certificate.state != State::Ordering).then_some(certificate.due)
+        match certificate.state {
+            State::Ordering => None,
+            State::Waiting(at) => Some(at),
+            State::None | State::Ready(_) => Some(certificate.due),
+        }
     }
 
     fn next_permission(&mut self) -> Option<Action> {
@@ -335,7 +338,14 @@ impl Certificate {
 /// What is under way.
 #[derive(Debug)]
 enum Flight {
-    Order { id: CertificateId, authority: AuthorityId, counted: bool },
+    Order(Ordered),
     Permission { id: CertificateId, name: String },
     RenewalInfo { id: CertificateId },
+}
+
+impl Flight {
+    /// An order of this certificate.
+    fn orders(&self, wanted: CertificateId) -> bool {
+        matches!(self, Self::Order(order) if order.id == wanted)
+    }
 }

@@ -1,4 +1,5 @@
 //! Each rule of the plan, on its own.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use sealane_renewal::{
     AWAY_FAILURES, Action, Authority, AuthorityId, CertificateId, Demand, Failure, Held, Limits,
@@ -429,9 +430,9 @@ fn certificates_of_one_registered_domain_get_a_time_each() {
         now = at;
         for (ticket, id, _) in orders(&mut schedule, now) {
             if id == CertificateId(1_000) {
-                other += 1
+                other += 1;
             } else {
-                of_domain.push(now)
+                of_domain.push(now);
             }
             schedule.happened(now, ticket, issued(now, 90));
         }
@@ -492,6 +493,20 @@ fn what_is_forgotten_is_not_ordered_and_its_outcome_changes_nothing() {
     schedule.happened(NOW, ticket, issued(NOW, 90));
     assert!(schedule.is_empty());
     assert_eq!(schedule.wake_at(NOW), None);
+}
+
+#[test]
+fn what_is_forgotten_and_wanted_again_is_not_ordered_a_second_time_meanwhile() {
+    let mut schedule = schedule(vec![plain()]);
+    schedule.want(NOW, CertificateId(1), name(1), None);
+    let ticket = orders(&mut schedule, NOW)[0].0;
+    schedule.forget(CertificateId(1));
+    schedule.want(NOW, CertificateId(1), name(1), None);
+    assert!(orders(&mut schedule, NOW).is_empty());
+    schedule.happened(NOW, ticket, failed(Failure::Ours));
+    let (at, _) = next_order(&mut schedule, NOW);
+    assert!(at > NOW);
+    assert!(orders(&mut schedule, at).is_empty());
 }
 
 #[test]

@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 29] = [
+static LAYERS: [Layer; 30] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -152,6 +152,7 @@ static LAYERS: [Layer; 29] = [
         folder: "lab/program",
         may_use: &[
             "sealane-lab-exhibits",
+            "sealane-lab-fleet",
             "sealane-lab-harness",
             "sealane-lab-model",
             "sealane-lab-report",
@@ -192,6 +193,12 @@ static LAYERS: [Layer; 29] = [
             "sealane-reserved-port",
         ],
         bans: &[],
+    },
+    // The agent's core, on a thousand machines at once: it starts nothing.
+    Layer {
+        folder: "lab/fleet",
+        may_use: &["sealane-engine", "sealane-lab-harness", "sealane-lab-model", "sealane-renewal"],
+        bans: &BANS_OF_DOCUMENTS,
     },
     Layer {
         folder: "lab/watch",

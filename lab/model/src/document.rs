@@ -6,6 +6,7 @@
 
 mod file;
 mod findings;
+mod fleet;
 mod forecast;
 mod gate;
 mod invalid;
@@ -27,6 +28,7 @@ pub use file::{bytes, text};
 pub use findings::{
     Amount, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX, Site,
 };
+pub use fleet::{Fleet, FleetFigure, FleetHour, FleetMoment};
 pub use forecast::{
     Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, KNEE, KNEE_THREADS_MIN,
     Knee, LineCost, Profile, Score, ValidatedCurve, ValidatedPoint, Validation, Verdict,
@@ -106,6 +108,9 @@ pub struct Run {
     /// What `findings` found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+    /// What `fleet` simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Fleet>,
     /// What `why PID` saw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub live: Vec<Live>,

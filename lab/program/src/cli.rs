@@ -16,6 +16,7 @@ use sealane_lab_exhibits::{
     ring::{self, trial::RingTask},
     tickets::{self, TicketsTask},
 };
+use sealane_lab_fleet as fleet;
 use sealane_lab_harness::trial::{self, entry};
 use sealane_lab_model::error::Error;
 use sealane_lab_report::page;
@@ -61,6 +62,8 @@ enum Subject {
     Count(Box<Counting>),
     /// What TLS stacks share per handshake, from recordings: a page with each one's culprit
     Findings(findings::Arguments),
+    /// A fleet that renews a million certificates, simulated: machines, authority and store fail
+    Fleet(fleet::Arguments),
     /// From counts, what share of its speed a thread keeps on many cores, and what stops it
     Forecast(forecast::Arguments),
     /// Fails a build that exceeds its shared writes, locks or instructions per operation
@@ -161,6 +164,7 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Findings(arguments) => {
             findings::run(&arguments, page::findings::tell).map(|()| true)
         }
+        Subject::Fleet(arguments) => fleet::run(&arguments),
         Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),

@@ -5,6 +5,7 @@ mod carried;
 mod costs;
 mod curves;
 pub mod findings;
+mod fleet;
 mod frame;
 mod headline;
 mod kernel;
@@ -151,6 +152,7 @@ fn render(sources: &Sources, raw: bool) -> String {
         curves::section(sources),
         terminators::section(sources),
         node::section(sources),
+        fleet::section(sources),
         live::section(sources),
         verdicts::section(sources),
         sharing::section(sources),

@@ -28,7 +28,7 @@ impl Schedule {
                 failing.until = now.plus(RETRY_S_MIN);
             }
         }
-        let names = certificate.names.to_vec();
+        let (names, held) = (certificate.names.to_vec(), certificate.held);
         let account = self.accounts.get_mut(authority.place())?;
         let replaces = account.authority.has_renewal_info && certificate.may_replace(authority);
         if counted {
@@ -36,7 +36,7 @@ impl Schedule {
         }
         account.in_flight += 1;
         self.orders_in_flight += 1;
-        let ticket = self.issue(Flight::Order { id, authority, counted });
+        let ticket = self.issue(Flight::Order(Ordered { id, authority, counted, held }));
         Some(Action::Order { ticket, id, names, authority, replaces })
     }
 
@@ -86,14 +86,8 @@ impl Schedule {
     }
 
     /// Notes what came of an order.
-    pub(super) fn ordered(
-        &mut self,
-        now: UnixSeconds,
-        id: CertificateId,
-        authority: AuthorityId,
-        counted: bool,
-        outcome: Outcome,
-    ) {
+    pub(super) fn ordered(&mut self, now: UnixSeconds, order: Ordered, outcome: Outcome) {
+        let Ordered { id, authority, counted, held } = order;
         let Some(account) = self.accounts.get_mut(authority.place()) else { return };
         account.in_flight -= 1;
         let was_stopped = account.stopped_until(now);
@@ -112,7 +106,10 @@ impl Schedule {
         let is_stopped = account.stopped_until(now);
         if let Some(certificate) = self.certificates.get_mut(&id) {
             certificate.state = State::None;
-            self.settle(now, id, authority, outcome);
+            // A failure says nothing about what another has put in its place meanwhile.
+            if certificate.held == held || matches!(outcome, Outcome::Issued { .. }) {
+                self.settle(now, id, authority, outcome);
+            }
             self.place(now, id);
         }
         if is_stopped != was_stopped {
@@ -192,8 +189,12 @@ impl Schedule {
             }
         }
         let mut certificate = Certificate::new(now, before.names, Some(held), false);
-        // An authority whose certificates are old when they come is not asked without end.
-        certificate.due = certificate.due.max(now.plus(RETRY_S_MIN));
+        if certificate.due <= now {
+            // By our clock or the authority's it is old already: none is ordered without end.
+            certificate.failures = before.failures.saturating_add(1);
+            let wait_s = retry::wait_s(certificate.failures, &mut self.random);
+            certificate.due = now.plus(wait_s);
+        }
         self.certificates.insert(id, certificate);
         self.plan_ask(now, id, None);
     }
@@ -348,6 +349,17 @@ impl Schedule {
     }
 }
 
+/// An order that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ordered {
+    pub(super) id: CertificateId,
+    authority: AuthorityId,
+    /// The account's limit counted it.
+    counted: bool,
+    /// What the store held when it began.
+    held: Option<Held>,
+}
+
 /// A name whose validation failed last.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
@@ -361,7 +373,7 @@ pub(super) struct Failing {
 pub(super) struct Reserved {
     authority: AuthorityId,
     at: UnixSeconds,
-    /// Of its registered domains too.
+    /// Registered domains' too.
     of_domains: bool,
 }
 
@@ -411,7 +423,7 @@ impl Certificate {
 }
 
 impl Failure {
-    /// It is about the name, and would be the same for whoever asked.
+    /// A failure about the name, which would be the same for whoever asked.
     fn is_of_the_name(&self) -> bool {
         matches!(self, Self::Refused | Self::Validation { .. })
     }

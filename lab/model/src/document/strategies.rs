@@ -16,7 +16,8 @@ impl Run {
     #[must_use]
     pub fn judgement(&self) -> Judgement {
         let of_strategies = self.strategies.iter().map(Strategies::judgement);
-        iter::once(self.bulk_judgement()).chain(of_strategies).sum()
+        let of_fleet = self.fleet.iter().map(|fleet| Judgement::new(&fleet.checks, []));
+        iter::once(self.bulk_judgement()).chain(of_strategies).chain(of_fleet).sum()
     }
 
     /// What `bulk` comes to.

@@ -18,6 +18,7 @@ mod contexts;
 mod count;
 mod figures;
 mod findings;
+mod fleet;
 mod forecast;
 mod gate;
 mod handshake;

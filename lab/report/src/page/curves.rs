@@ -108,7 +108,7 @@ fn plot(
         processors: Vec::new(),
         diagonal: None,
         level: Some(threads::KNEE_LEVEL),
-        moment: None,
+        moments: Vec::new(),
     }
 }
 

@@ -14,6 +14,7 @@ use sealane_lab_model::{
 
 use super::{
     card::Card,
+    fleet,
     frame::Tag,
     kernel, live, outlook, peers,
     sources::{Part, Sources},
@@ -33,6 +34,7 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     let only = bulk_sentence(sources)
         .or_else(|| strategies_sentence(sources))
         .or_else(|| outlook::validations(sources))
+        .or_else(|| fleet::sentence(sources))
         .or_else(|| live::sentence(sources))
         .or_else(|| kernel::sentence(sources));
     vec![only.unwrap_or_else(nothing)]

@@ -67,7 +67,7 @@ fn rates(strategies: &Strategies) -> String {
             processors: Vec::new(),
             diagonal: None,
             level: None,
-            moment: None,
+            moments: Vec::new(),
         };
         let look = "Higher is better. Point: median of the rounds; thin line: least to most.";
         html += &Figure { title, tag: Tag::Measured, look, drawing: &plot.draw() }.html();

@@ -69,8 +69,10 @@ fn plot(title: &str, runs: &[&StrategyRow]) -> LinePlot {
         switch: Switch::Y,
         ticks: Ticks::Round,
         reading: Reading::Nearest,
-        moment: happened
-            .map(|OverTime { event, moment_s, .. }| Moment { at: *moment_s, label: event.clone() }),
+        moments: happened
+            .map(|OverTime { event, moment_s, .. }| Moment { at: *moment_s, label: event.clone() })
+            .into_iter()
+            .collect(),
         ..spectrum("", series)
     }
 }

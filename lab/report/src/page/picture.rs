@@ -7,13 +7,15 @@ use sealane_lab_model::{
 
 use crate::plot::{Drawing, Ink, Key, escape, palette};
 
-use super::{frame, matrix, over_time, sources::Sources, terminators, threads, writeups};
+use super::{fleet, frame, matrix, over_time, sources::Sources, terminators, threads, writeups};
 
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Subject {
     /// Round trips by second while a remedy is deployed, a panel for each cost of the owner's
     Deployment,
+    /// What the authority of a simulated fleet sees by the hour: orders, and questions
+    Fleet,
     /// MB/s against threads, a line per kind of loop and number of connections, a panel per driver
     Matrix,
     /// The servers' CPU per operation against the floor, a panel per case
@@ -36,6 +38,10 @@ pub(crate) fn picture(sources: &Sources, subject: Option<Subject>) -> Result<Str
         Subject::Deployment => {
             let runs = sources.runs.iter().flat_map(|source| &source.run.strategies);
             let plots = runs.flat_map(over_time::plots);
+            Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
+        }
+        Subject::Fleet => {
+            let plots = fleet::plots(sources).into_iter();
             Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
         }
         Subject::Matrix => {

@@ -82,7 +82,7 @@ pub(crate) fn rate_plot(
         processors: processors(sources, parts),
         diagonal: None,
         level: None,
-        moment: None,
+        moments: Vec::new(),
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn spectrum(of: &str, series: Vec<Series>) -> LinePlot {
         processors: Vec::new(),
         diagonal: None,
         level: None,
-        moment: None,
+        moments: Vec::new(),
     }
 }
 

@@ -181,7 +181,7 @@ pub(crate) fn by_threads<'a>(
         processors,
         diagonal: None,
         level: None,
-        moment: None,
+        moments: Vec::new(),
     }
 }
 

@@ -108,7 +108,7 @@ fn plot(recorded: &str, curves: &[&ValidatedCurve]) -> LinePlot {
         processors: Vec::new(),
         diagonal: None,
         level: Some(threads::KNEE_LEVEL),
-        moment: None,
+        moments: Vec::new(),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct LinePlot {
     pub(crate) processors: Vec<f64>,
     pub(crate) diagonal: Option<Diagonal>,
     pub(crate) level: Option<Level>,
-    pub(crate) moment: Option<Moment>,
+    pub(crate) moments: Vec<Moment>,
 }
 
 /// One series.
@@ -217,7 +217,7 @@ impl LinePlot {
             let label = format!("{} processors", number(processors));
             upright(svg, "processors", x, processors, floor - 6.0, &label);
         }
-        if let Some(Moment { at, label }) = &self.moment {
+        for Moment { at, label } in &self.moments {
             upright(svg, "level", x, *at, TOP + 12.0, label);
         }
         svg.close();
@@ -403,7 +403,7 @@ mod tests {
             processors: vec![2.0],
             diagonal: None,
             level: None,
-            moment: None,
+            moments: Vec::new(),
         }
     }
 
@@ -428,8 +428,8 @@ mod tests {
 
     #[test]
     fn a_moment_stands_at_its_place_with_its_name() {
-        let moment = Some(Moment { at: 2.0, label: "deployment".into() });
-        let svg = LinePlot { moment, processors: vec![], ..plot() }.draw().views.remove(0).svg;
+        let moments = vec![Moment { at: 2.0, label: "deployment".into() }];
+        let svg = LinePlot { moments, processors: vec![], ..plot() }.draw().views.remove(0).svg;
         // In the middle of 1 to 3.
         let middle = px(f64::midpoint(LEFT, WIDTH - RIGHT));
         let line = svg.split("class=\"level\"").nth(1).unwrap().split("/>").next().unwrap();
