@@ -165,7 +165,8 @@ sealane_status sealane_session_alpn(sealane_session *session, uint8_t *protocol,
 
 /*
  * Ends this direction: close_notify waits to be transmitted, and nothing can be written any more.
- * The server's direction goes on.
+ * The server's direction goes on. Before the handshake is complete there is nothing to end:
+ * SEALANE_NOT_ESTABLISHED.
  */
 sealane_status sealane_session_close(sealane_session *session, sealane_error *error);
 

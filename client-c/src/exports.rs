@@ -425,9 +425,10 @@ fn guarded<T>(error: *mut Error, body: impl FnOnce() -> Result<T, Failure>) -> R
             Failure::panicked()
         }
     };
-    // SAFETY: the header: null, or room for an error; all of it is written.
-    if let Some(error) = unsafe { error.as_mut() } {
-        failure.write_to(error);
+    if !error.is_null() {
+        // SAFETY: the header: room for an error. What is there may be anything, so it is not looked
+        // at, and all of it is written.
+        unsafe { error.write(failure.to_error()) };
     }
     Err(failure.status)
 }

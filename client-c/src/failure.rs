@@ -59,15 +59,15 @@ impl Failure {
         Self::new(Status::Internal, "a fault of the Sealane library: it panicked; report it")
     }
 
-    pub(crate) fn write_to(&self, error: &mut Error) {
-        error.status = self.status;
+    pub(crate) fn to_error(&self) -> Error {
+        let mut error = Error { status: self.status, text: [0; ERROR_TEXT_BYTES] };
         let end = self.text.floor_char_boundary(ERROR_TEXT_BYTES - 1);
         let bytes = &self.text.as_bytes()[..end];
-        error.text = [0; ERROR_TEXT_BYTES];
         for (to, from) in error.text.iter_mut().zip(bytes) {
             // A zero inside would hide what follows it.
             *to = if *from == 0 { b'?' } else { *from }.cast_signed() as c_char;
         }
+        error
     }
 }
 

@@ -70,7 +70,11 @@ impl Session {
     /// Tells the peer that nothing more comes.
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.check()?;
-        if std::mem::replace(&mut self.closed, true) || !self.tls.is_established() {
+        if !self.tls.is_established() {
+            let text = "the handshake is not complete; free the session, for nothing was said";
+            return Err(Failure::new(Status::NotEstablished, text));
+        }
+        if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
         let (tls, wire) = (&mut self.tls, &mut self.wire);

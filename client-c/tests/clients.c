@@ -222,6 +222,7 @@ static void null_and_nonsense_are_refused(void) {
   SAME(sealane_session_read(c.session, bytes, 4, &count, NULL), SEALANE_OK);
   SAME(count, 0);
   SAME(sealane_session_write(c.session, bytes, 4, &count, NULL), SEALANE_NOT_ESTABLISHED);
+  SAME(sealane_session_close(c.session, NULL), SEALANE_NOT_ESTABLISHED);
   SAME(sealane_session_alpn(c.session, bytes, 4, &count, NULL), SEALANE_OK);
   SAME(count, 0);
   hang_up(&c);

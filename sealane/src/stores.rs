@@ -93,7 +93,7 @@ impl Stores {
             if self.is_in_order(stamp) {
                 continue;
             }
-            if self.examines_beside && Store::take_vouched(path) {
+            if self.examines_beside && Store::is_vouched(path) {
                 checks.vouched.insert(path.into(), stamp);
             } else {
                 checks.begun.insert(path.into(), (stamp, Examination::begin(path)));
@@ -126,7 +126,12 @@ impl Stores {
                 examination?.wait()?;
                 (stamp, Found::Examined)
             }
-            (None, Some(stamp)) => (stamp, Found::Vouched),
+            // Not before: a start that fails otherwise has read nothing of it.
+            (None, Some(stamp)) if Store::take_vouched(path) => (stamp, Found::Vouched),
+            (None, Some(stamp)) => {
+                examine_apart(path)?;
+                (stamp, Found::Examined)
+            }
             (None, None) => {
                 let stamp = stamp(path);
                 match self.is_in_order(stamp) {
@@ -147,8 +152,8 @@ impl Stores {
             open.note_judged(stamp);
             match found {
                 Found::Before => {}
-                Found::Examined => open.note_examined(),
-                Found::Vouched => open.examine_beside(&store),
+                Found::Examined => open.note_examined(stamp),
+                Found::Vouched => open.examine_beside(&store, stamp),
             }
         }
         Ok(store)

@@ -40,7 +40,7 @@ impl Store {
             .and_then(|()| erase(&file).map_err(|fault| StoreError::of_pages(self.path(), fault)));
         txn.abort();
         erased?;
-        self.note_state(before.is_vouched).map_err(StoreError::after_commit)?;
+        self.note_state(&before).map_err(StoreError::after_commit)?;
         drop(lock);
         Ok(())
     }

@@ -58,9 +58,13 @@ impl KeyedStore {
             let mut found = Vec::new();
             for entry in self.store().tables.kept(txn, prefix)? {
                 let (name, sealed) = entry?;
-                if after.is_none_or(|after| name > after) && found.len() < count_max {
-                    found.push((name.to_owned(), self.open_entry(name, sealed)?));
+                if after.is_some_and(|after| name <= after) {
+                    continue;
                 }
+                if found.len() == count_max {
+                    break;
+                }
+                found.push((name.to_owned(), self.open_entry(name, sealed)?));
             }
             Ok(found)
         })
@@ -221,7 +225,8 @@ impl Tables {
 fn opened_pem(pem: &[u8]) -> Result<OpenedCertificate, Fault> {
     let wrong = |_| Fault::What("the answer to a challenge is no certificate with its key");
     let chain = vec![CertificateDer::from_pem_slice(pem).map_err(wrong)?];
-    let key = match PrivateKeyDer::from_pem_slice(pem).map_err(wrong)? {
+    let decoded = Zeroizing::new(PrivateKeyDer::from_pem_slice(pem).map_err(wrong)?);
+    let key = match &*decoded {
         PrivateKeyDer::Pkcs1(der) => EncodedKey::new(KeyEncoding::Pkcs1, der.secret_pkcs1_der()),
         PrivateKeyDer::Sec1(der) => EncodedKey::new(KeyEncoding::Sec1, der.secret_sec1_der()),
         PrivateKeyDer::Pkcs8(der) => EncodedKey::new(KeyEncoding::Pkcs8, der.secret_pkcs8_der()),

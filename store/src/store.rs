@@ -77,10 +77,13 @@ impl Store {
         }
         let lock = lock_folder(path)?;
         let begun = begun_file(&path.join(DATA_FILE)).map_err(|fault| fault.at(path))?;
-        let is_new = begun.is_none();
         let (store, format) = Self::of(path, || Tables::create(path))?;
         let store = store.of_present_format(format)?;
-        store.note_state(is_new || store.look_between_changes()?.is_vouched)?;
+        match begun {
+            // Nobody can have damaged it.
+            None => store.note_in_order()?,
+            Some(_) => store.note_state(&store.look_between_changes()?)?,
+        }
         drop(lock);
         Ok(store)
     }
@@ -163,41 +166,51 @@ impl Store {
     }
 
     /// Whether the store in the folder `path` was found in order and changed by Sealane alone
-    /// since, so that it may be served while it is examined once more. That is taken back until
-    /// [`Self::vouch`] says it again: a process that ends by a fault which nobody saw, as of a disk
-    /// that gives back other bytes, has the next one examine first.
+    /// since, so that it may be served while it is examined once more.
     ///
-    /// False while a process is about to change it, or where the folder cannot be written.
+    /// False while a process is about to change it.
+    pub fn is_vouched(path: &Path) -> bool {
+        let vouched = || {
+            let folder = File::open(path).ok()?;
+            rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared).ok()?;
+            vouched_state(path)
+        };
+        vouched().is_some()
+    }
+
+    /// The same, and takes that back until [`Self::vouch`] says it again: a process that ends by a
+    /// fault which nobody saw, as of a disk that gives back other bytes, has the next one examine
+    /// first. False also where the folder cannot be written.
     pub fn take_vouched(path: &Path) -> bool {
         let take = || {
             let folder = File::open(path).ok()?;
             rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
-            let known = State::read(path).ok()??;
-            let stamp = Stamp::of(&path.join(DATA_FILE)).ok()?;
-            let is_vouched = known.is_vouched && known.stamp == stamp;
-            let taken = State { is_vouched: false, ..known };
-            is_vouched.then(|| taken.write(path).ok()).flatten()
+            let known = vouched_state(path)?;
+            State { is_vouched: false, ..known }.write(path).ok()?;
+            // The machine may be what ends next.
+            folder.sync_all().ok()
         };
         take().is_some()
     }
 
-    /// Notes that the file was found in order, unless somebody else than Sealane changed it since
-    /// or a process is about to change it.
+    /// Notes that the file was found in order when it looked like `examined`, if nobody but Sealane
+    /// has changed it since. Returns false, and notes nothing, while a process is about to change
+    /// it.
     ///
     /// # Errors
     /// The system's.
-    pub fn vouch(&self) -> Result<(), StoreError> {
+    pub fn vouch(&self, examined: Stamp) -> Result<bool, StoreError> {
         let system = |error| StoreError::system(&self.path, error);
         let folder = File::open(&self.path).map_err(system)?;
         match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Ok(()),
+            Err(Errno::WOULDBLOCK) => return Ok(false),
             locked => locked.map_err(|error| system(error.into()))?,
         }
         let look = self.look_between_changes()?;
-        match look.is_open_file && look.is_ours && !look.is_vouched {
-            true => self.note_state(true),
-            false => Ok(()),
+        if look.is_open_file && (look.is_ours || look.stamp == examined) {
+            self.note_in_order()?;
         }
+        Ok(true)
     }
 
     pub(crate) fn look_between_changes(&self) -> Result<Look, StoreError> {
@@ -401,16 +414,30 @@ impl Store {
             Ok(written)
         };
         let written = write().map_err(|fault: Fault| fault.at(&self.path))?;
-        self.note_state(before.is_vouched).map_err(StoreError::after_commit)?;
+        self.note_state(&before).map_err(StoreError::after_commit)?;
         Ok(written)
     }
 
-    /// Remembers the store as it is now, and whether it is known to be in order. The caller has the
-    /// folder's lock.
-    pub(crate) fn note_state(&self, is_vouched: bool) -> Result<(), StoreError> {
+    /// Remembers the store as it is now, after a change of what looked like `before`. What somebody
+    /// else had changed stays so until it was examined. The caller has the folder's lock.
+    pub(crate) fn note_state(&self, before: &Look) -> Result<(), StoreError> {
+        let known = State::read(&self.path);
+        let known = known.map_err(|error| StoreError::system(&self.path, error))?;
+        let foreign = known.filter(|known| known.id == self.id && !before.is_ours);
+        self.note(before.is_vouched, foreign.map(|known| known.stamp))
+    }
+
+    /// Remembers that it is in order as it is now. The caller has the folder's lock.
+    fn note_in_order(&self) -> Result<(), StoreError> {
+        self.note(true, None)
+    }
+
+    /// Remembers it as it is now, or as it looked before somebody else changed it.
+    fn note(&self, is_vouched: bool, looked: Option<Stamp>) -> Result<(), StoreError> {
         let generation = self.generation()?;
         let note = || {
-            let stamp = Stamp::of(&self.path.join(DATA_FILE))?;
+            let now = || Stamp::of(&self.path.join(DATA_FILE));
+            let stamp = looked.map_or_else(now, Ok)?;
             State { id: self.id, generation, is_vouched, stamp }.write(&self.path)
         };
         note().map_err(|error| StoreError::system(&self.path, error))
@@ -435,6 +462,13 @@ impl Store {
             sealing_key: record.sealing_key,
         })
     }
+}
+
+/// What the folder `path` remembers, if the file there is known to be in order.
+fn vouched_state(path: &Path) -> Option<State> {
+    let known = State::read(path).ok()??;
+    let stamp = Stamp::of(&path.join(DATA_FILE)).ok()?;
+    (known.is_vouched && known.stamp == stamp).then_some(known)
 }
 
 /// Waits until no other process writes to the store in the folder `path`, and lets none begin for

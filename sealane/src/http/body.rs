@@ -178,6 +178,10 @@ impl Body {
             let _ = send(&self.socket, CONTINUE, SendFlags::NOSIGNAL);
         }
         loop {
+            // Who sends without a pause is never waited for.
+            if Instant::now() >= self.until {
+                return Err(BodyError::Slow);
+            }
             match recv(&self.socket, &mut *to, RecvFlags::empty()) {
                 Ok((0, _)) => return Err(BodyError::Cut),
                 Ok((count, _)) => return Ok(count),

@@ -2,7 +2,7 @@
 //! served from.
 
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use sealane_store::{DATA_FILE, Look, Stamp, Store, StoreError};
@@ -15,15 +15,15 @@ use super::examination::{Examination, Refused, examine_apart};
 pub(super) struct Opened {
     /// Whether the lock file was cut or replaced.
     has_lost_lock: bool,
-    /// Whether all of it was read by this process' word, and found in order.
-    is_examined: bool,
-    /// An examination that nobody waits for.
-    beside: Option<JoinHandle<Result<(), Refused>>>,
+    /// An examination that nobody waits for, and how the file looked before it.
+    beside: Option<(Stamp, JoinHandle<Result<(), Refused>>)>,
     /// Set after a check that failed: the next one.
     next_check: Option<NextCheck>,
     /// How the file looked when it was last found in order, or not.
     seen: Option<Stamp>,
     store: Weak<Store>,
+    /// How the file looked when it was found in order, until that is said to who comes next.
+    unsaid: Option<Stamp>,
 }
 
 /// When a check that failed is made again.
@@ -44,11 +44,11 @@ impl Opened {
     pub(super) fn new(store: &Arc<Store>) -> Self {
         Self {
             has_lost_lock: false,
-            is_examined: false,
             beside: None,
             next_check: None,
             seen: None,
             store: Arc::downgrade(store),
+            unsaid: None,
         }
     }
 
@@ -62,22 +62,18 @@ impl Opened {
         (self.seen, self.next_check) = (Some(stamp), None);
     }
 
-    /// Notes that it was read by another process, and found in order.
-    pub(super) fn note_examined(&mut self) {
-        self.is_examined = true;
+    /// Notes that another process read it when it looked like `stamp`, and found it in order.
+    pub(super) fn note_examined(&mut self, stamp: Stamp) {
+        self.unsaid = Some(stamp);
     }
 
-    /// Begins to have it examined while it is served, behind all other work of this machine.
-    pub(super) fn examine_beside(&mut self, store: &Store) {
-        let begun = Examination::begin(store.path());
-        self.beside = match begun {
-            Ok(examination) => {
-                examination.yield_to_others();
-                Some(std::thread::spawn(|| examination.wait()))
-            }
-            // That is told by the check that follows.
-            Err(refused) => Some(std::thread::spawn(|| Err(refused))),
-        };
+    /// Begins to have the file, which looks like `stamp`, examined while it is served, behind other
+    /// work of this machine. Where that cannot be, the next start examines it first.
+    pub(super) fn examine_beside(&mut self, store: &Store, stamp: Stamp) {
+        let Ok(examination) = Examination::begin(store.path()) else { return };
+        examination.yield_to_others();
+        let waits = thread::Builder::new().name("examination-wait".into());
+        self.beside = waits.spawn(|| examination.wait()).ok().map(|waits| (stamp, waits));
     }
 
     /// Whether it is open, and nobody but Sealane changed it since it was found in order.
@@ -104,12 +100,12 @@ impl Opened {
             return is_new.then(|| lose_lock(&store));
         }
         // What was found of it before somebody else changed it says nothing.
-        if let Some(beside) = self.beside.take_if(|beside| beside.is_finished())
+        if let Some((stamp, beside)) = self.beside.take_if(|(_, beside)| beside.is_finished())
             && let Ok(examined) = beside.join()
             && look.is_open_file
             && look.is_ours
         {
-            self.is_examined = examined.is_ok();
+            self.unsaid = examined.is_ok().then_some(stamp);
             return match examined {
                 Err(refused @ Refused::Unknown { .. }) => Some(format!(
                     "a certificate store is served, and the next start examines it first, because \
@@ -119,13 +115,13 @@ impl Opened {
             };
         }
         if self.seen == Some(look.stamp) {
-            self.vouch(&store, look);
+            self.vouch(&store);
             return None;
         }
         if look.is_open_file && look.is_ours && !store.is_withdrawn() {
             *known = store.generation().map_or(*known, |now| now.max(*known));
             self.note_judged(look.stamp);
-            self.vouch(&store, look);
+            self.vouch(&store);
             return None;
         }
         let was_withdrawn = store.is_withdrawn();
@@ -143,10 +139,13 @@ impl Opened {
     }
 
     /// Lets the next process that serves from it do so at once.
-    fn vouch(&self, store: &Store, look: Look) {
-        if self.is_examined && look.is_ours && !look.is_vouched && !store.is_withdrawn() {
-            // Else the next one examines it first.
-            let _ = store.vouch();
+    fn vouch(&mut self, store: &Store) {
+        // Said once: another process that serves may have taken it back since. Where it cannot be
+        // said, the next one examines it first.
+        if let Some(stamp) = self.unsaid.filter(|_| !store.is_withdrawn())
+            && !matches!(store.vouch(stamp), Ok(false))
+        {
+            self.unsaid = None;
         }
     }
 
@@ -155,7 +154,7 @@ impl Opened {
         // What is found of an earlier state says nothing of this one.
         self.beside = None;
         let examined = examine_apart(store.path());
-        self.is_examined = examined.is_ok();
+        self.unsaid = examined.is_ok().then_some(look.stamp);
         self.judge(store, look, examined, known)
     }
 
@@ -310,7 +309,7 @@ mod tests {
     /// A process that another test begins has the writer's lock too, until it runs its program.
     fn wait_until_unlocked(store: &Store) {
         while store.look().unwrap().is_none() {
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 

@@ -3,6 +3,9 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::process::Command;
+use std::sync::Arc;
+
+use sealane_store::{KeyedStore, SealingKeys, Store};
 
 use crate::harness::sealane::{BINARY, Sealane};
 use crate::harness::site::{Site, error_text};
@@ -33,9 +36,17 @@ impl Site {
         fs::write(&path, lines.collect::<String>()).unwrap();
     }
 
+    fn flip(&self, at: u64) {
+        let path = self.path().join("store/data.mdb");
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    }
+
     /// Leads `kept.test` to a certificate that is not there, as a disk would that gives back other
-    /// bytes than it got.
-    fn damage_name(&self) {
+    /// bytes than it got. Returns the byte in which one bit is another.
+    fn damage_name(&self) -> u64 {
         let path = self.path().join("store/data.mdb");
         let whole = fs::read(&path).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
@@ -45,7 +56,7 @@ impl Site {
             file.write_all_at(&[whole[at] ^ 1], at as u64).unwrap();
             let found = tools::run(&mut self.command(&["list"]));
             if error_text(&found).contains("a name leads to no certificate") {
-                return;
+                return at as u64;
             }
             file.write_all_at(&whole[at..=at], at as u64).unwrap();
         }
@@ -92,6 +103,29 @@ fn what_is_vouched_for_and_damaged_all_the_same_is_withdrawn_and_served_by_no_ne
     let next = tools::run(serve.arg("serve").arg("--config").arg(site.path().join("sealane.toml")));
     assert_eq!(next.status.code(), Some(3));
     assert!(error_text(&next).contains("a name leads to no certificate"), "{}", error_text(&next));
+}
+
+/// What is written right behind it would else hide it.
+#[test]
+fn a_change_of_somebody_else_is_not_taken_for_one_of_sealane() {
+    let mut site = Site::new();
+    let at = site.damage_name();
+    site.flip(at);
+    site.forge_state(true);
+    let mut sealane = Sealane::start(site.path(), &site.settings);
+    site.wait_for_state("examined yes");
+    let keys = SealingKeys::from_text(&fs::read_to_string(site.key_file()).unwrap()).unwrap();
+    let store = Store::open(&site.path().join("store")).unwrap();
+    let store = KeyedStore::new(Arc::new(store), keys).unwrap();
+    site.flip(at);
+    store.keep(&[], 0, &[("a", Some(b"written behind it"))]).unwrap();
+    sealane.wait_until_said("nothing is served from it until it is in order");
+    site.wait_for_state("examined no");
+    site.served("kept.test").unwrap_err();
+    site.flip(at);
+    sealane.wait_until_said("in order again, and served");
+    site.wait_for_state("examined yes");
+    site.served("kept.test").unwrap();
 }
 
 /// `check` reads all of it, whatever was said before.

@@ -8,7 +8,7 @@ mod uploads;
 use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateDigest, CertificateStore as _, ServedFrom};
-use sealane_store::KeyedStore;
+use sealane_store::{KeyedStore, Store};
 use sealane_store_requests as requests;
 use sealane_store_requests::{Refused, ShownCertificate, fingerprint, hex};
 use serde::Serialize;
@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::admin::{Phase, SharedState};
 use crate::http::{Answer, Method, Query, Request, Response, Status};
 use crate::listener::StoreSummary;
+use crate::stores::examination;
 
 use super::{Orders, json};
 
@@ -100,6 +101,11 @@ impl Asked {
     }
 
     fn carry_out(&self, orders: &Orders, store: &StoreSummary) -> Response {
+        if let requests::Request::Remove { .. } = self.request
+            && let Err(words) = examined(store.certificates.store())
+        {
+            return Response::text(Status::InternalError, words);
+        }
         match self.request.carry_out(&store.certificates, &EVERYTHING) {
             Ok(requests::Answer::ReadBack(read)) => {
                 let status = match self.request {
@@ -123,6 +129,23 @@ impl Asked {
             }
             Err(refused) => Response::text(status_of(&refused), refused),
         }
+    }
+}
+
+/// Lets nothing be written to a file that somebody else than Sealane has changed, unless another
+/// process finds it in order: a damaged one may end the process that writes.
+fn examined(store: &Store) -> Result<(), String> {
+    match store.look() {
+        Ok(Some(look)) if look.is_ours && look.is_open_file => Ok(()),
+        // A process of Sealane's changes it, which looked at it before.
+        Ok(None) => Ok(()),
+        Ok(Some(look)) => {
+            examination::examine_apart(store.path()).map_err(|error| error.to_string())?;
+            // Where that cannot be said, the control plane examines it once more.
+            let _ = store.vouch(look.stamp);
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -187,21 +187,40 @@ impl<'a> Remote<'a> {
         out: &mut dyn Write,
     ) -> Result<Exit, Refusal> {
         let (mut all, mut store) = (Removed::default(), String::new());
-        for query in queries(&arguments.names) {
+        let done = self.remove_all(&arguments.names, &mut all, &mut store);
+        // What was removed before a refusal is removed.
+        for warning in &all.warnings {
+            say(&printable_line(warning));
+        }
+        // Without an answer there is no store to speak of.
+        let exit = match store.is_empty() {
+            true => Exit::Failed,
+            false => write_removed(&all, &printable_line(&store), out)?,
+        };
+        Ok(done?.unwrap_or(if all.warnings.is_empty() { exit } else { Exit::Failed }))
+    }
+
+    /// Removes names, a request after the other, and adds up what came of it; an exit if one was
+    /// refused.
+    fn remove_all(
+        &self,
+        names: &[String],
+        all: &mut Removed,
+        store: &mut String,
+    ) -> Result<Option<Exit>, Refusal> {
+        for query in queries(names) {
             let answered = self.running.order_by("DELETE", &self.target(&query)).map_err(said)?;
-            let Ok(removed) = answered.read::<Removed>() else { return Ok(refused(&answered)) };
-            store = parsed::<Serving>(&answered)?.store;
+            let Ok(removed) = answered.read::<Removed>() else {
+                return Ok(Some(refused(&answered)));
+            };
+            *store = parsed::<Serving>(&answered)?.store;
             all.removed_names += removed.removed_names;
             all.removed_certificates += removed.removed_certificates;
             all.covered.extend(removed.covered);
             all.unknown.extend(removed.unknown);
             all.warnings.extend(removed.warnings);
         }
-        for warning in &all.warnings {
-            say(&printable_line(warning));
-        }
-        let exit = write_removed(&all, &printable_line(&store), out)?;
-        Ok(if all.warnings.is_empty() { exit } else { Exit::Failed })
+        Ok(None)
     }
 
     fn put(

@@ -129,14 +129,20 @@ fn what_is_wrong_or_too_long_is_refused_and_serves_on() {
 /// The process would end by it: nothing is written to a file that is not in order.
 #[test]
 fn nothing_is_written_to_a_damaged_store() {
-    let site = Site::start();
-    let data = fs::File::options().write(true).open(site.path().join("store/data.mdb")).unwrap();
-    let len = data.metadata().unwrap().len();
-    data.write_all_at(&vec![0xff; usize::try_from(len).unwrap()], 0).unwrap();
-    let (status, words) = site.put(site.leaf("a.test").as_bytes());
-    assert_eq!(status, 500, "{words}");
-    assert!(words.contains("damaged") || words.contains("nothing is served from it"), "{words}");
-    assert_eq!(site.sealane().admin("/healthz"), "ok\n");
+    let put = |site: &Site| site.put(site.leaf("a.test").as_bytes());
+    let delete = |site: &Site| site.request("DELETE /certificates?name=kept.test", "", b"");
+    for order in [&put as &dyn Fn(&Site) -> (u16, String), &delete] {
+        let site = Site::start();
+        let data = site.path().join("store/data.mdb");
+        let data = fs::File::options().write(true).open(data).unwrap();
+        let len = data.metadata().unwrap().len();
+        data.write_all_at(&vec![0xff; usize::try_from(len).unwrap()], 0).unwrap();
+        let (status, words) = order(&site);
+        assert_eq!(status, 500, "{words}");
+        let is_told = words.contains("damaged") || words.contains("nothing is served from it");
+        assert!(is_told, "{words}");
+        assert_eq!(site.sealane().admin("/healthz"), "ok\n");
+    }
 }
 
 /// Whenever the process is killed, the store is whole, and has whole batches of the stream.

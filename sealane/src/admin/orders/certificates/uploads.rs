@@ -12,9 +12,9 @@ use serde::Serialize;
 use crate::control::unix_now;
 use crate::http::{Body, Response, Status};
 use crate::listener::StoreSummary;
-use crate::stores::{checking_provider, examination};
+use crate::stores::checking_provider;
 
-use super::{EVERYTHING, Orders, Serving, answered};
+use super::{EVERYTHING, Orders, Serving, answered, examined};
 
 /// The uploads of a process that are under way.
 #[derive(Clone, Default)]
@@ -111,11 +111,11 @@ pub(super) fn take(orders: &Orders, summary: &StoreSummary, mut body: Body) -> R
         Ok(provider) => provider.crypto,
         Err(error) => return Response::text(Status::InternalError, error),
     };
-    if let Err(refusal) = examine(store) {
-        return refusal;
+    if let Err(words) = examined(store) {
+        return Response::text(Status::InternalError, words);
     }
     let mut upload = Upload::new(&summary.certificates, SOURCE, &provider, &EVERYTHING);
-    let end = pump(&mut upload, &mut body, &place);
+    let end = pump(&mut upload, store, &mut body, &place);
     let status = match &end {
         Ok(()) => Status::Ok,
         Err((status, _)) => *status,
@@ -128,12 +128,15 @@ pub(super) fn take(orders: &Orders, summary: &StoreSummary, mut body: Body) -> R
 
 fn pump(
     upload: &mut Upload<'_>,
+    store: &Store,
     body: &mut Body,
     place: &Place,
 ) -> Result<(), (Status, StreamEnd)> {
     loop {
         let read = body.read(upload.space());
         let count = read.map_err(|error| (error.status(), StreamEnd::Cut(error.to_string())))?;
+        // It may be an hour since it was examined, or milliseconds since somebody changed it.
+        examined(store).map_err(|words| (Status::InternalError, StreamEnd::Cut(words)))?;
         let now_s = i64::try_from(unix_now().0).unwrap_or(i64::MAX);
         let stored = match count {
             0 => upload.end(now_s),
@@ -152,22 +155,6 @@ fn status_of(refused: &NotStored) -> Status {
         NotStored::Mistakes(_) | NotStored::Nothing => Status::Unprocessable,
         NotStored::Store(_) => Status::InternalError,
         NotStored::TooLong => Status::ContentTooLarge,
-    }
-}
-
-/// Lets nothing be written to a file that somebody else than Sealane has changed, unless another
-/// process finds it in order: a damaged one may end the process that writes.
-fn examine(store: &Store) -> Result<(), Response> {
-    let refused = |words: String| Err(Response::text(Status::InternalError, words));
-    match store.look() {
-        Ok(Some(look)) if look.is_ours && look.is_open_file => Ok(()),
-        // A process of Sealane's changes it, which looked at it before.
-        Ok(None) => Ok(()),
-        Ok(Some(_)) => {
-            let examined = examination::examine_apart(store.path());
-            examined.or_else(|error| refused(error.to_string()))
-        }
-        Err(error) => refused(error.to_string()),
     }
 }
 
