@@ -56,11 +56,7 @@ pub(crate) async fn take_back(carried: &mut Carried<'_>) {
     if records.is_empty() {
         return;
     }
-    for record in &records {
-        if let Err(failed) = dns::clean_up(record).await {
-            say_at(Priority::Warning, &failed.text);
-        }
-    }
+    dns::clean_up(&records).await;
     if let Err(failed) = carried.keep() {
         say_at(Priority::Warning, &failed.text);
     }

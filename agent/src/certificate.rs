@@ -67,7 +67,11 @@ pub(crate) fn join(
     label: &str,
     now_s: i64,
 ) -> Result<Arc<Certificate>, Failed> {
-    let refused = |what: String| Failed::later(format!("{label}: the CA's certificate: {what}"));
+    // The authority would hand out the same again: another is ordered.
+    let refused = |what: String| {
+        let failed = Failed::later(format!("{label}: the CA's certificate: {what}"));
+        Failed { ends_order: true, ..failed }
+    };
     let key = {
         let pair = KeyPair::try_from(&PrivatePkcs8KeyDer::from(key.0.as_slice()));
         let pair = pair.map_err(|error| Failed::ours(format!("{label}: {error}")))?;

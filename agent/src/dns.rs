@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use sealane_operator::{Priority, say_at};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
@@ -14,9 +15,13 @@ pub(crate) async fn present(record: &Record) -> Result<(), Failed> {
     run("present", record).await
 }
 
-/// Has the command take a record away.
-pub(crate) async fn clean_up(record: &Record) -> Result<(), Failed> {
-    run("cleanup", record).await
+/// Has commands take records away. What cannot be taken away is told, and left.
+pub(crate) async fn clean_up(records: &[Record]) {
+    for record in records {
+        if let Err(failed) = run("cleanup", record).await {
+            say_at(Priority::Warning, &failed.text);
+        }
+    }
 }
 
 /// Runs the command without a shell, for a bounded time. What it says is told if it fails.

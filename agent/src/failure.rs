@@ -116,7 +116,13 @@ pub(crate) fn is_unknown_account(error: &Error) -> bool {
 /// Whether the authority has nothing at the URL that it was asked about.
 pub(crate) fn is_gone(error: &Error) -> bool {
     let Error::Api(problem) = error else { return false };
-    problem.status == Some(404) || matches!(kind(problem), "malformed" | "unauthorized")
+    matches!(problem.status, Some(404 | 410))
+        || matches!(kind(problem), "malformed" | "unauthorized")
+}
+
+/// Whether an authority has made an order that says nothing of what it replaces, though it was to.
+pub(crate) fn is_unmatched(error: &Error) -> bool {
+    matches!(error, Error::Other(cause) if cause.to_string().starts_with("replaces field mismatch"))
 }
 
 /// What an authority looked for to validate a name, and found.

@@ -16,7 +16,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
@@ -102,10 +102,11 @@ impl HttpClient for Https {
         let told = Arc::clone(&self.told);
         Box::pin(async move {
             let whole = async {
-                let (parts, body) = response.await.map_err(|error| other(&error))?.into_parts();
+                let (mut parts, body) = response.await.map_err(|error| other(&error))?.into_parts();
+                bound_retry_after(&mut parts.headers);
                 told.note(parts.status, &parts.headers);
                 let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-                let body = body.map_err(Error::Other)?.to_bytes();
+                let body = problem_of(parts.status, body.map_err(Error::Other)?.to_bytes());
                 Ok(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
             };
             match tokio::time::timeout(REQUEST_TIMEOUT, whole).await {
@@ -128,6 +129,39 @@ fn other(error: &hyper_util::client::legacy::Error) -> Error {
         cause = under.source();
     }
     Error::Other(text.into())
+}
+
+/// Makes of a wait that is too long the longest: the library above adds it to a moment, and panics
+/// where there is none such.
+fn bound_retry_after(headers: &mut HeaderMap) {
+    let Some(text) = headers.get(RETRY_AFTER) else { return };
+    let text = text.to_str().unwrap_or_default().trim();
+    let latest = SystemTime::now() + Duration::from_secs(RETRY_AFTER_S_MAX);
+    let is_bounded = match text.parse::<u64>() {
+        Ok(seconds) => seconds <= RETRY_AFTER_S_MAX,
+        Err(_) => HttpDate::from_str(text).is_ok_and(|at| SystemTime::from(at) <= latest),
+    };
+    // A number that is too long for its type is a long wait too; other text is none at all.
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_bounded && (is_number || HttpDate::from_str(text).is_ok()) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S_MAX));
+    }
+}
+
+/// The body of an answer: of a refusal a problem document with the answer's own status, also where
+/// something on the way has said it in other words, as that nothing is there.
+fn problem_of(status: StatusCode, body: Bytes) -> Bytes {
+    if !status.is_client_error() && !status.is_server_error() {
+        return body;
+    }
+    let is_problem = serde_json::from_slice::<Problem>(&body).is_ok();
+    let told = serde_json::from_slice(&body).ok().filter(|_| is_problem);
+    let mut problem = match told {
+        Some(serde_json::Value::Object(problem)) => problem,
+        _ => serde_json::Map::from_iter([("detail".to_owned(), status.to_string().into())]),
+    };
+    problem.insert("status".to_owned(), status.as_u16().into());
+    serde_json::Value::Object(problem).to_string().into()
 }
 
 /// The moment in `Retry-After` (RFC 9110, 10.2.3).
@@ -212,6 +246,8 @@ const ROOTS_BYTES_MAX: usize = 4 << 20;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// For how long one answer is waited for.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest that an authority is left alone, whatever it asks for.
+const RETRY_AFTER_S_MAX: u64 = 7 * 86_400;
 /// How authorities see us: RFC 8555, 6.1, asks for the client and the library under it.
 const OUR_NAME: &str = concat!("sealane-agent/", env!("CARGO_PKG_VERSION"), " instant-acme/0.8");
 
@@ -244,6 +280,40 @@ mod tests {
         note(StatusCode::OK, "0");
         note(StatusCode::TOO_MANY_REQUESTS, "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!((left_s(&told.refused_until), left_s(&told.again_at)), (None, None));
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_a_week_or_past_the_end_of_time() {
+        let bounded = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            bound_retry_after(&mut headers);
+            headers[RETRY_AFTER].to_str().unwrap().to_owned()
+        };
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(700_000));
+        for text in ["18446744073709551615", "99999999999999999999", "604801", date.as_str()] {
+            assert_eq!(bounded(text), "604800", "{text}");
+        }
+        for text in ["604800", "5", "Sun, 06 Nov 1994 08:49:37 GMT", "soon", ""] {
+            assert_eq!(bounded(text), text);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_a_problem_with_its_own_status_whatever_its_body() {
+        let problem = |status, body: &'static str| -> Problem {
+            serde_json::from_slice(&problem_of(status, Bytes::from_static(body.as_bytes())))
+                .unwrap()
+        };
+        for body in ["<html>gone</html>", "", "[]", "{\"type\":7}"] {
+            let said = problem(StatusCode::GONE, body);
+            assert_eq!(said.status, Some(410), "{body}");
+            assert_eq!(said.detail.as_deref(), Some("410 Gone"), "{body}");
+        }
+        let said = problem(StatusCode::NOT_FOUND, "{\"type\":\"a\",\"status\":200}");
+        assert_eq!((said.r#type.as_deref(), said.status), (Some("a"), Some(404)));
+        let order = Bytes::from_static(b"{\"status\":\"valid\"}");
+        assert_eq!(problem_of(StatusCode::OK, order.clone()), order);
     }
 
     #[test]
