@@ -26,7 +26,7 @@ pub(crate) async fn clean_up(records: &[Record]) {
 
 /// Runs the command without a shell, for a bounded time. What it says is told if it fails.
 async fn run(what: &str, record: &Record) -> Result<(), Failed> {
-    let Record { name, value, command } = record;
+    let Record { name, value, command, .. } = record;
     let program = command.first().map(String::as_str).unwrap_or_default();
     let failed = |why: String| {
         Failed::ours(format!(
@@ -65,6 +65,6 @@ async fn run(what: &str, record: &Record) -> Result<(), Failed> {
 }
 
 /// For how long a command is waited for.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes that are read of what a command says.
 const SAID_BYTES_MAX: u64 = 64 << 10;

@@ -57,37 +57,44 @@ impl Https {
         Ok(Self { client, told: Arc::default() })
     }
 
-    /// Until when the authority has asked to be left alone in a refusal, if that is to come.
+    /// Until when the authority has asked to be left alone, if its last answer is a refusal that
+    /// says so, and that is to come.
     pub(crate) fn told_until(&self) -> Option<SystemTime> {
-        Told::to_come(&self.told.refused_until)
+        self.told.to_come(true)
     }
 
-    /// When the authority would like to be asked again, as its last answer has it, if that is to
-    /// come.
+    /// When the authority would like to be asked again, if its last answer is none and says so, and
+    /// that is to come.
     pub(crate) fn asked_again_at(&self) -> Option<SystemTime> {
-        Told::to_come(&self.told.again_at)
+        self.told.to_come(false)
     }
 }
 
-/// What an authority told in a header, which the library above does not pass on.
+/// What an authority told in a header of its last answer, which the library above does not pass on.
+/// All orders run on one thread, and each looks before it waits for anything else: it sees what its
+/// own answer told.
 #[derive(Debug, Default)]
-struct Told {
-    again_at: Mutex<Option<SystemTime>>,
-    refused_until: Mutex<Option<SystemTime>>,
+struct Told(Mutex<Option<Noted>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    at: SystemTime,
+    is_refusal: bool,
 }
 
 impl Told {
-    fn note(&self, status: StatusCode, headers: &HeaderMap) {
-        // A refusal of something else does not take back what was told.
-        let Some(at) = retry_after(headers) else { return };
-        let is_refusal = status.is_client_error() || status.is_server_error();
-        let noted = if is_refusal { &self.refused_until } else { &self.again_at };
-        *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    fn note(&self, answer: Option<(StatusCode, &HeaderMap)>) {
+        let noted = answer.and_then(|(status, headers)| {
+            let is_refusal = status.is_client_error() || status.is_server_error();
+            Some(Noted { at: retry_after(headers)?, is_refusal })
+        });
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = noted;
     }
 
-    fn to_come(noted: &Mutex<Option<SystemTime>>) -> Option<SystemTime> {
-        let noted = *noted.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.filter(|at| *at > SystemTime::now())
+    fn to_come(&self, is_refusal: bool) -> Option<SystemTime> {
+        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = noted.filter(|noted| noted.is_refusal == is_refusal);
+        noted.map(|noted| noted.at).filter(|at| *at > SystemTime::now())
     }
 }
 
@@ -104,18 +111,18 @@ impl HttpClient for Https {
             let whole = async {
                 let (mut parts, body) = response.await.map_err(|error| other(&error))?.into_parts();
                 bound_retry_after(&mut parts.headers);
-                told.note(parts.status, &parts.headers);
                 let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
                 let body = problem_of(parts.status, body.map_err(Error::Other)?.to_bytes());
                 Ok(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
             };
-            match tokio::time::timeout(REQUEST_TIMEOUT, whole).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let limit_s = REQUEST_TIMEOUT.as_secs();
-                    Err(Error::Other(format!("{host}: no answer within {limit_s} s").into()))
-                }
-            }
+            let came = tokio::time::timeout(REQUEST_TIMEOUT, whole).await;
+            let came = came.unwrap_or_else(|_| {
+                let limit_s = REQUEST_TIMEOUT.as_secs();
+                Err(Error::Other(format!("{host}: no answer within {limit_s} s").into()))
+            });
+            let answer = came.as_ref().ok();
+            told.note(answer.map(|BytesResponse { parts, .. }| (parts.status, &parts.headers)));
+            came
         })
     }
 }
@@ -256,30 +263,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_moment_that_an_authority_tells_is_noted_and_kept_until_it_is_over() {
+    fn the_moment_that_an_authority_tells_is_that_of_its_last_answer() {
         let told = Told::default();
         let note = |status, text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
-            told.note(status, &headers);
+            told.note(Some((status, &headers)));
         };
-        let left_s = |noted| {
-            let at = Told::to_come(noted)?;
+        let left_s = |is_refusal| {
+            let at = told.to_come(is_refusal)?;
             Some(at.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
         };
         let is_about =
             |found: Option<u64>, seconds| found.is_some_and(|f| f.abs_diff(seconds) < 60);
         note(StatusCode::TOO_MANY_REQUESTS, " 86400 ");
+        assert!(is_about(left_s(true), 86_400));
+        assert_eq!(left_s(false), None);
         note(StatusCode::OK, "3600");
-        told.note(StatusCode::BAD_REQUEST, &HeaderMap::new());
-        assert!(is_about(left_s(&told.refused_until), 86_400));
-        assert!(is_about(left_s(&told.again_at), 3_600));
+        assert!(is_about(left_s(false), 3_600));
+        assert_eq!(left_s(true), None, "of an answer before");
         let later = SystemTime::now() + Duration::from_secs(7_200);
         note(StatusCode::SERVICE_UNAVAILABLE, &httpdate::fmt_http_date(later));
-        assert!(is_about(left_s(&told.refused_until), 7_200));
-        note(StatusCode::OK, "0");
+        assert!(is_about(left_s(true), 7_200));
+        told.note(Some((StatusCode::BAD_REQUEST, &HeaderMap::new())));
+        assert_eq!(left_s(true), None, "this one said nothing");
+        note(StatusCode::TOO_MANY_REQUESTS, "60");
+        told.note(None);
+        assert_eq!(left_s(true), None, "nobody answered");
         note(StatusCode::TOO_MANY_REQUESTS, "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!((left_s(&told.refused_until), left_s(&told.again_at)), (None, None));
+        assert_eq!(left_s(true), None);
     }
 
     #[test]

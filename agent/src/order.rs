@@ -171,11 +171,13 @@ impl<'o> Carried<'o> {
         match with_nonces(async || order.finalize_csr(&request).await).await {
             Ok(()) => Ok(()),
             Err(error) => {
+                // Before the next answer: what this one told is in no other.
+                let failed = self.failed("the request for the certificate", &error);
                 // One that came before, and whose answer was lost, may have done it.
                 self.refresh(order).await?;
                 match order.state().status {
                     OrderStatus::Processing | OrderStatus::Valid => Ok(()),
-                    _ => Err(self.failed("the request for the certificate", &error)),
+                    _ => Err(failed),
                 }
             }
         }

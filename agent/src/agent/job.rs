@@ -9,10 +9,11 @@ use tokio::task::spawn_local;
 
 use super::now;
 use crate::account::Opened;
+use crate::dns;
 use crate::failure::Failed;
 use crate::ledger::Ledger;
 use crate::order::{Carried, Issued, Wanted};
-use crate::settings::{Authority, Settings};
+use crate::settings::{Authority, Challenge, Settings};
 
 /// The authorities of the settings, each with its account once that is open.
 pub(super) struct Authorities {
@@ -46,9 +47,10 @@ impl Authorities {
             let opened = self.opened(at).await?;
             Carried::begun(wanted, &opened, &self.ledger, now).await?.carry_out().await
         };
-        let came = tokio::time::timeout(ORDER_TIMEOUT, whole).await;
+        let limit = limit_of(wanted);
+        let came = tokio::time::timeout(limit, whole).await;
         let came = came.unwrap_or_else(|_| {
-            let limit_s = ORDER_TIMEOUT.as_secs();
+            let limit_s = limit.as_secs();
             let names = wanted.names.join(", ");
             Err(Failed::later(format!("{names}: the order took more than {limit_s} s")))
         });
@@ -83,5 +85,16 @@ pub(super) async fn apart<T: 'static>(
     })
 }
 
-/// For how long one order may be under way.
+/// For how long an order may be under way: longer by what commands may take for a record of each
+/// name, one after the other.
+fn limit_of(wanted: &Wanted) -> Duration {
+    let records = match wanted.challenge {
+        Challenge::Dns01(_) => u32::try_from(wanted.names.len()).unwrap_or(u32::MAX),
+        Challenge::Http01 | Challenge::TlsAlpn01 => 0,
+    };
+    // Made, and taken away.
+    ORDER_TIMEOUT.saturating_add(dns::COMMAND_TIMEOUT.saturating_mul(2).saturating_mul(records))
+}
+
+/// For how long one order may be under way, without records.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(1_800);

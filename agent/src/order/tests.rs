@@ -27,6 +27,7 @@ const AT: &str = "https://ca.test";
 /// for.
 #[derive(Clone, Default)]
 struct MadeUp {
+    authorization: serde_json::Value,
     asked: Arc<Mutex<Vec<String>>>,
     order: serde_json::Value,
     certificate: String,
@@ -42,6 +43,8 @@ impl MadeUp {
             })
             .to_string(),
             "/certificate" => self.certificate.clone(),
+            "/authorization" => self.authorization.to_string(),
+            "/challenge" => challenge("t", "processing").to_string(),
             _ => self.order.to_string(),
         }
     }
@@ -73,6 +76,23 @@ fn order(status: &str) -> serde_json::Value {
         "status": status, "authorizations": [], "finalize": format!("{AT}/finalize"),
         "certificate": format!("{AT}/certificate"),
     })
+}
+
+fn challenge(token: &str, status: &str) -> serde_json::Value {
+    json!({
+        "type": "dns-01", "url": format!("{AT}/challenge"), "token": token, "status": status,
+    })
+}
+
+/// An authority that asks whose `name` is.
+fn asking(name: &str, token: &str) -> MadeUp {
+    let authorization = json!({
+        "identifier": { "type": "dns", "value": name }, "status": "pending",
+        "challenges": [challenge(token, "pending")],
+    });
+    let mut order = order("pending");
+    order["authorizations"] = json!([format!("{AT}/authorization")]);
+    MadeUp { authorization, order, ..MadeUp::default() }
 }
 
 /// A ledger in a folder.
@@ -180,6 +200,7 @@ fn what_a_command_made_for_another_authority_is_taken_away() {
             name: "_acme-challenge.a.test".into(),
             value: "v".into(),
             command: command.map(str::to_owned).to_vec(),
+            is_made: true,
         });
         carried.keep().unwrap();
         let of_another = Wanted { directory: "https://other.test/dir".into(), ..wanted.clone() };
@@ -187,5 +208,66 @@ fn what_a_command_made_for_another_authority_is_taken_away() {
         assert!(carried.entry.records.is_empty());
         let said = std::fs::read_to_string(&calls).unwrap();
         assert_eq!(said, "cleanup _acme-challenge.a.test\n");
+    });
+}
+
+#[test]
+fn what_was_not_ordered_and_what_is_no_token_are_not_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(folder.path());
+    let long = "t".repeat(129);
+    block_on(async {
+        for (name, token, words) in [
+            ("other.test", "t", "wants to know whose other.test is"),
+            ("\u{1b}a.test", "t", "wants to know whose \\u{1b}a.test is"),
+            ("a.test", "../t", "the CA's token ../t is no token"),
+            ("a.test", "", "the CA's token  is no token"),
+            ("a.test", long.as_str(), "is no token"),
+        ] {
+            let authority = asking(name, token);
+            let opened = opened(&authority, folder.path()).await;
+            let challenge = Challenge::Dns01(vec!["true".into()]);
+            let wanted = Wanted { challenge, ..wanted() };
+            let mut carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+            let mut order = carried.create().await.map_err(|failed| failed.text).unwrap();
+            let failed = authorization::show_all(&mut carried, &mut order).await.unwrap_err();
+            assert!(failed.ends_order && failed.text.contains(words), "{}", failed.text);
+            assert_eq!(authority.count("/challenge"), 0);
+        }
+        let mut authority = asking("a.test", "t");
+        authority.order["authorizations"] = json!([AT, AT]);
+        let opened = opened(&authority, folder.path()).await;
+        let wanted = wanted();
+        let mut carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+        let mut order = carried.create().await.map_err(|failed| failed.text).unwrap();
+        let failed = authorization::show_all(&mut carried, &mut order).await.unwrap_err();
+        assert!(failed.text.contains("wants 2 authorizations for 1 names"), "{}", failed.text);
+    });
+}
+
+#[test]
+fn a_record_that_was_made_is_not_made_again_by_an_order_that_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(folder.path());
+    let calls = folder.path().join("calls");
+    let command = ["sh", "-c", "echo $2 $3 >> $1", "sh", calls.to_str().unwrap()];
+    block_on(async {
+        let authority = asking("a.test", "t");
+        let opened = opened(&authority, folder.path()).await;
+        let challenge = Challenge::Dns01(command.map(str::to_owned).to_vec());
+        let wanted = Wanted { challenge, ..wanted() };
+        for _ in 0..2 {
+            let mut carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+            let order = carried.known().await.map_err(|failed| failed.text).unwrap();
+            let mut order = match order {
+                Some(order) => order,
+                None => carried.create().await.map_err(|failed| failed.text).unwrap(),
+            };
+            let shown = authorization::show_all(&mut carried, &mut order).await;
+            shown.map_err(|failed| failed.text).unwrap();
+        }
+        assert_eq!(authority.count("/challenge"), 2);
+        let said = std::fs::read_to_string(&calls).unwrap();
+        assert_eq!(said, "present _acme-challenge.a.test\n");
     });
 }
