@@ -67,9 +67,9 @@
 //! failure.
 //!
 //! # Who may
-//! On one machine everybody. In a fleet each certificate has one [`keeper`] among the machines that
-//! are alive, and who is given an [`Action::Order`] takes a lease of the fleet's store first; if
-//! another has it the answer is [`Outcome::HeldByAnother`]. Limits of an account are the fleet's
+//! On one machine everybody. In a fleet each certificate has one [`keeper()`] among the machines
+//! that are alive, and who is given an [`Action::Order`] takes a lease of the fleet's store first;
+//! if another has it the answer is [`Outcome::HeldByAnother`]. Limits of an account are the fleet's
 //! then: a [`Spent`] for each is one number in the fleet's store, changed by compare and swap, and
 //! who gets no order from it answers the same.
 //!

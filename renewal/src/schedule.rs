@@ -127,7 +127,8 @@ impl Schedule {
     }
 
     /// Notes what came of an action. A ticket that is not under way changes nothing; an outcome of
-    /// another kind of action counts as [`Failure::TryLater`].
+    /// another kind of action counts as
+    /// [`Failure::TryLater`](crate::Failure::TryLater).
     pub fn happened(&mut self, now: UnixSeconds, ticket: Ticket, outcome: Outcome) {
         match self.flights.remove(&ticket) {
             Some(Flight::Order(order)) => {
