@@ -1,6 +1,9 @@
 //! The agent at work: does what the schedule says, and tells it what came of that.
 
 mod job;
+mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -9,36 +12,41 @@ use std::time::{Duration, SystemTime};
 
 use sealane_operator::{Priority, say, say_at, value};
 use sealane_renewal::{
-    self as renewal, Action, AuthorityId, CertificateId, Failure, Held, Limits,
-    ORDERS_IN_FLIGHT_MAX, Outcome, Schedule, Ticket, UnixSeconds,
+    Action, AuthorityId, CertificateId, Failure, Held, ORDERS_IN_FLIGHT_MAX, Outcome, Schedule,
+    Ticket, UnixSeconds,
 };
 use sealane_store::KeyedStore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
+use crate::dns;
 use crate::failure::Failed;
-use crate::ledger::{Ledger, LedgerError, OrderEntry, id_of};
+use crate::ledger::{Ledger, OrderEntry, id_of};
 use crate::order::{Issued, Wanted};
 use crate::renewal_info;
 use crate::settings::{Settings, WantedCertificate};
 
 use job::Authorities;
+use plan::{Plan, authority_of, schedule_of, seconds};
 
 /// An agent with its schedule, its orders under way, and its store.
 pub struct Agent {
     authorities: Rc<Authorities>,
     came: UnboundedReceiver<Came>,
     certificates: HashMap<CertificateId, WantedCertificate>,
-    /// Counts settings: what was begun for others is not told to this schedule.
+    /// What the schedule wants ordered, and what there is no room for yet.
+    due: VecDeque<Due>,
+    /// Counts schedules: what was begun for another is not told to this one.
     generation: u64,
     ledger: Ledger,
     /// Orders of an agent before, which are gone on with first.
     resumed: VecDeque<CertificateId>,
     schedule: Schedule,
+    /// The time when it was looked at last.
+    seen: UnixSeconds,
     sender: UnboundedSender<Came>,
     settings: Settings,
-    /// What is ordered now, each with whom it is to be told to.
-    under_way: HashMap<CertificateId, Option<Ticket>>,
+    under_way: HashMap<CertificateId, UnderWay>,
 }
 
 impl Agent {
@@ -49,23 +57,27 @@ impl Agent {
     pub fn new(settings: Settings, store: Arc<KeyedStore>) -> Result<Self, String> {
         let (sender, came) = unbounded_channel();
         let ledger = Ledger::new(store);
+        let plan = Plan::of(&settings, &ledger).map_err(|error| error.to_string())?;
         let mut agent = Self {
             authorities: Rc::new(Authorities::of(&settings, &ledger)),
             came,
             certificates: HashMap::new(),
+            due: VecDeque::new(),
             generation: 0,
             ledger,
             resumed: VecDeque::new(),
             schedule: schedule_of(&settings),
+            seen: now(),
             sender,
             settings,
             under_way: HashMap::new(),
         };
-        agent.plan().map_err(|error| error.to_string())?;
+        agent.adopt(plan);
         Ok(agent)
     }
 
-    /// Goes on by other settings. What is under way comes to its end.
+    /// Goes on by other settings. What is under way comes to its end; what authorities limit, and
+    /// what waits after a failure, is forgotten with other authorities alone.
     ///
     /// # Errors
     /// They take a restart, or what is remembered cannot be read; then nothing has changed.
@@ -75,19 +87,22 @@ impl Agent {
         if !is_same_store {
             return Err("store and store_key take a restart; restart the agent".into());
         }
+        // All that can fail, before anything is changed.
+        let plan = Plan::of(&settings, &self.ledger).map_err(|error| error.to_string())?;
+        let is_same = settings.authorities == self.settings.authorities;
+        // Also with the same: their files may have others in them.
         self.authorities = Rc::new(Authorities::of(&settings, &self.ledger));
-        self.schedule = schedule_of(&settings);
         self.settings = settings;
-        self.generation += 1;
-        self.certificates.clear();
-        for ticket in self.under_way.values_mut() {
-            *ticket = None;
+        if !is_same {
+            self.begin_schedule();
         }
-        self.plan().map_err(|error| error.to_string())
+        self.adopt(plan);
+        Ok(())
     }
 
     /// Begins what is due, and waits until something has come of what is under way, or more is due.
     pub async fn step(&mut self) {
+        self.look_at_clock(now());
         self.begin();
         let now = now();
         let wake = self.schedule.wake_at(now);
@@ -120,32 +135,71 @@ impl Agent {
     }
 
     /// Tells the schedule what is wanted and what there is, and finds orders to go on with.
-    fn plan(&mut self) -> Result<(), LedgerError> {
-        for wanted in self.settings.certificates.clone() {
+    fn adopt(&mut self, plan: Plan) {
+        let before = std::mem::take(&mut self.certificates);
+        for (wanted, held) in plan.certificates {
             let id = id_of(&wanted.names);
-            let held = self.held(&wanted.names)?;
+            // What is shown in another way may come now.
+            if before.get(&id).is_some_and(|known| *known != wanted) {
+                self.schedule.forget(id);
+            }
             self.schedule.want(now(), id, wanted.names.clone(), held);
             self.certificates.insert(id, wanted);
         }
+        for id in before.into_keys().filter(|id| !self.certificates.contains_key(id)) {
+            self.schedule.forget(id);
+        }
         self.resumed.clear();
-        for (id, entry) in self.ledger.orders()? {
+        for (id, entry) in plan.orders {
             if self.under_way.contains_key(&id) {
                 continue;
             }
             let is_wanted = self.certificates.contains_key(&id);
-            match is_wanted && self.authority(&entry.directory).is_some() {
+            match is_wanted && authority_of(&self.settings, &entry.directory).is_some() {
                 true => self.resumed.push_back(id),
-                false => self.give_up(id, entry)?,
+                false => self.give_up(id, entry),
             }
         }
-        Ok(())
+    }
+
+    /// Begins a schedule that knows nothing: nobody tells it of what is under way.
+    fn begin_schedule(&mut self) {
+        self.schedule = schedule_of(&self.settings);
+        self.generation += 1;
+        self.certificates.clear();
+        self.due.clear();
+        for under_way in self.under_way.values_mut() {
+            under_way.ticket = None;
+        }
+    }
+
+    /// Plans anew when the clock was set back: by the schedule all would wait until it has caught
+    /// up.
+    fn look_at_clock(&mut self, now: UnixSeconds) {
+        let back_s = std::mem::replace(&mut self.seen, now).since(now);
+        if back_s <= CLOCK_BACK_S_MAX {
+            return;
+        }
+        let text = value::duration_text(Duration::from_secs(back_s));
+        say_at(
+            Priority::Warning,
+            &format!("the clock was set back by {text}: all is planned anew"),
+        );
+        match Plan::of(&self.settings, &self.ledger) {
+            Ok(plan) => {
+                self.begin_schedule();
+                self.adopt(plan);
+            }
+            Err(error) => say_at(Priority::Error, &format!("not planned anew: {error}")),
+        }
     }
 
     /// Forgets an order that nobody wants any more.
-    fn give_up(&self, id: CertificateId, entry: OrderEntry) -> Result<(), LedgerError> {
-        self.ledger.drop_order(id, &entry)?;
-        spawn_local(async move { job::clean_up(&entry.records).await });
-        Ok(())
+    fn give_up(&self, id: CertificateId, entry: OrderEntry) {
+        if let Err(error) = self.ledger.drop_order(id, &entry) {
+            return say_at(Priority::Warning, &error.to_string());
+        }
+        spawn_local(async move { dns::clean_up(&entry.records).await });
     }
 
     fn begin(&mut self) {
@@ -165,8 +219,14 @@ impl Agent {
                     self.ask_renewal_info(ticket, id, authority);
                 }
                 Action::Order { ticket, id, authority, replaces, .. } => {
-                    self.order(ticket, id, authority, replaces);
+                    self.due.push_back(Due { ticket, id, authority, replaces });
                 }
+            }
+        }
+        for _ in 0..self.due.len() {
+            let Some(due) = self.due.pop_front() else { return };
+            if let Some(due) = self.order(due) {
+                self.due.push_back(due);
             }
         }
     }
@@ -175,7 +235,7 @@ impl Agent {
     fn resume(&mut self, id: CertificateId) {
         let entry = self.ledger.order(id);
         let Ok(Some(entry)) = entry else { return };
-        let Some(authority) = self.authority(&entry.directory) else { return };
+        let Some(authority) = authority_of(&self.settings, &entry.directory) else { return };
         if let Some(wanted) = self.wanted(id, authority, true) {
             say(&format!(
                 "{}: going on with the order at {}",
@@ -186,23 +246,37 @@ impl Agent {
         }
     }
 
-    fn order(&mut self, ticket: Ticket, id: CertificateId, authority: AuthorityId, replaces: bool) {
-        if let Some(under_way) = self.under_way.get_mut(&id) {
-            *under_way = Some(ticket);
-            return;
-        }
-        match self.wanted(id, authority, replaces) {
-            Some(wanted) => self.start(wanted, authority, Some(ticket)),
-            None => self.schedule.happened(now(), ticket, Outcome::Failed(Failure::Ours)),
+    /// Orders what is due, or lets it wait: for room, or for an order of another authority.
+    fn order(&mut self, due: Due) -> Option<Due> {
+        let Due { ticket, id, authority, replaces } = due;
+        let Some(wanted) = self.wanted(id, authority, replaces) else {
+            self.schedule.happened(now(), ticket, Outcome::Failed(Failure::Ours));
+            return None;
+        };
+        let has_room = self.under_way.len() < ORDERS_IN_FLIGHT_MAX;
+        match self.under_way.get_mut(&id) {
+            Some(under_way) if under_way.directory == wanted.directory => {
+                under_way.ticket = Some(ticket);
+                None
+            }
+            Some(_) => Some(due),
+            None if !has_room => Some(due),
+            None => {
+                self.start(wanted, authority, Some(ticket));
+                None
+            }
         }
     }
 
     fn start(&mut self, wanted: Wanted, authority: AuthorityId, ticket: Option<Ticket>) {
         let id = wanted.id;
-        self.under_way.insert(id, ticket);
+        self.under_way.insert(id, UnderWay { directory: wanted.directory.clone(), ticket });
         let (authorities, sender) = (Rc::clone(&self.authorities), self.sender.clone());
         spawn_local(async move {
-            let outcome = authorities.order(authority, &wanted).await;
+            let names = wanted.names.join(", ");
+            let ordered = wanted.clone();
+            let order = async move { authorities.order(authority, &ordered).await };
+            let outcome = job::apart(&names, order).await;
             // Nobody is there to hear it at the end of the process.
             let _ = sender.send(Came::Order { id, outcome, wanted });
         });
@@ -218,10 +292,12 @@ impl Agent {
         let (authorities, sender) = (Rc::clone(&self.authorities), self.sender.clone());
         let generation = self.generation;
         spawn_local(async move {
-            let outcome = match authorities.opened(authority).await {
-                Ok(opened) => renewal_info::ask(&opened, &known_as, now()).await,
-                Err(failed) => failed.outcome(),
+            let asked = async move {
+                let opened = authorities.opened(authority).await?;
+                Ok(renewal_info::ask(&opened, &known_as, now()).await)
             };
+            let outcome = job::apart("renewal information", asked).await;
+            let outcome = outcome.unwrap_or_else(|failed| failed.outcome());
             let _ = sender.send(Came::Answer { generation, outcome, ticket });
         });
     }
@@ -234,7 +310,7 @@ impl Agent {
                 }
             }
             Came::Order { id, outcome, wanted } => {
-                let ticket = self.under_way.remove(&id).flatten();
+                let ticket = self.under_way.remove(&id).and_then(|under_way| under_way.ticket);
                 match outcome {
                     Ok(issued) => self.note_issued(&wanted, &issued, ticket),
                     Err(failed) => self.note_failed(&wanted, &failed, ticket),
@@ -253,7 +329,7 @@ impl Agent {
             return self.schedule.happened(now(), ticket, outcome);
         }
         if self.certificates.contains_key(&wanted.id) {
-            let authority = self.authority(&wanted.directory);
+            let authority = authority_of(&self.settings, &wanted.directory);
             let held = Held { not_before, not_after, authority };
             self.schedule.want(now(), wanted.id, wanted.names.clone(), Some(held));
         }
@@ -262,6 +338,11 @@ impl Agent {
     fn note_failed(&mut self, wanted: &Wanted, failed: &Failed, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket {
             self.schedule.happened(now(), ticket, failed.outcome());
+        }
+        if !self.certificates.contains_key(&wanted.id)
+            && let Ok(Some(entry)) = self.ledger.order(wanted.id)
+        {
+            self.give_up(wanted.id, entry);
         }
         let next = self.schedule.due(wanted.id).map(|at| at.since(now()));
         let next = next.map(|seconds| value::duration_text(Duration::from_secs(seconds)));
@@ -286,23 +367,21 @@ impl Agent {
             replaces: replaces.flatten(),
         })
     }
+}
 
-    /// The certificate for these names that is in the store.
-    fn held(&self, names: &[String]) -> Result<Option<Held>, LedgerError> {
-        let held = self.ledger.held(names)?;
-        Ok(held.map(|held| Held {
-            not_before: seconds(held.not_before_s),
-            not_after: seconds(held.not_after_s),
-            // One that came otherwise is renewed as well; its authority knows nothing of us.
-            authority: self.authority(&held.label),
-        }))
-    }
+/// An order that the schedule wants.
+#[derive(Clone, Copy)]
+struct Due {
+    ticket: Ticket,
+    id: CertificateId,
+    authority: AuthorityId,
+    replaces: bool,
+}
 
-    fn authority(&self, directory: &str) -> Option<AuthorityId> {
-        let all = &self.settings.authorities;
-        let place = all.iter().position(|authority| authority.directory == directory)?;
-        u8::try_from(place).ok().map(AuthorityId)
-    }
+/// An order under way: at whom, and whom it is to be told to.
+struct UnderWay {
+    directory: String,
+    ticket: Option<Ticket>,
 }
 
 /// What has come of something under way.
@@ -311,33 +390,14 @@ enum Came {
     Order { id: CertificateId, outcome: Result<Issued, Failed>, wanted: Wanted },
 }
 
-fn schedule_of(settings: &Settings) -> Schedule {
-    let authorities = settings.authorities.iter().map(|authority| {
-        let host = authority.directory.strip_prefix("https://").unwrap_or_default();
-        let host = host.split(['/', ':']).next().unwrap_or_default();
-        let limits = match host == "letsencrypt.org" || host.ends_with(".letsencrypt.org") {
-            true => Limits::lets_encrypt(),
-            false => Limits::default(),
-        };
-        // Whether it has is seen when it is asked.
-        renewal::Authority { has_renewal_info: true, limits }
-    });
-    let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let seed = seed.map_or(0, |since| since.as_nanos()) ^ u128::from(std::process::id());
-    let seed = u64::try_from(seed & u128::from(u64::MAX)).unwrap_or_default();
-    Schedule::new(renewal::Settings::new(authorities.collect()), seed)
-}
-
 /// The time of this machine.
 pub(crate) fn now() -> UnixSeconds {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     UnixSeconds(since.map_or(0, |since| since.as_secs()))
 }
 
-fn seconds(time_s: i64) -> UnixSeconds {
-    UnixSeconds(u64::try_from(time_s).unwrap_or(0))
-}
-
+/// By how much a clock may be set back, as a daemon of time does, without a plan anew.
+const CLOCK_BACK_S_MAX: u64 = 60;
 /// The longest that nothing is looked at.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The shortest, so that a clock that stands still makes nobody spin.

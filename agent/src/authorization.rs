@@ -10,7 +10,7 @@ use sealane_renewal::Failure;
 
 use crate::certificate::challenge_pem;
 use crate::dns;
-use crate::failure::Failed;
+use crate::failure::{Failed, plain};
 use crate::ledger::{Answer, Record};
 use crate::order::{Carried, with_nonces};
 use crate::settings::Challenge;
@@ -26,8 +26,12 @@ pub(crate) async fn show_all(carried: &mut Carried<'_>, order: &mut Order) -> Re
     names.dedup();
     carried.entry.answers = names;
     carried.ledger.keep_order(carried.wanted.id, &carried.entry, answers)?;
-    for record in &carried.entry.records {
+    while let Some(place) = carried.entry.records.iter().position(|record| !record.is_made) {
+        let Some(record) = carried.entry.records.get_mut(place) else { break };
         dns::present(record).await?;
+        record.is_made = true;
+        // Made once: an order that goes on makes what is missing alone.
+        carried.keep()?;
     }
     let mut authorizations = order.authorizations();
     while let Some(next) = authorizations.next().await {
@@ -56,11 +60,7 @@ pub(crate) async fn take_back(carried: &mut Carried<'_>) {
     if records.is_empty() {
         return;
     }
-    for record in &records {
-        if let Err(failed) = dns::clean_up(record).await {
-            say_at(Priority::Warning, &failed.text);
-        }
-    }
+    dns::clean_up(&records).await;
     if let Err(failed) = carried.keep() {
         say_at(Priority::Warning, &failed.text);
     }
@@ -95,6 +95,13 @@ pub(crate) async fn failures(carried: &Carried<'_>) -> Failed {
 
 /// Fetches all authorizations: from then on none is asked for.
 async fn fetch(carried: &Carried<'_>, order: &mut Order) -> Result<(), Failed> {
+    let (asked, names) = (order.state().authorizations.len(), carried.wanted.names.len());
+    if asked > names {
+        let label = carried.label();
+        return Err(Failed::refused(format!(
+            "{label}: the CA wants {asked} authorizations for {names} names; ask another CA"
+        )));
+    }
     let fetched = with_nonces(async || {
         let mut authorizations = order.authorizations();
         while let Some(next) = authorizations.next().await {
@@ -120,13 +127,26 @@ async fn prepare(
             continue;
         }
         let name = each.identifier().to_string();
-        let name = name.strip_prefix("*.").unwrap_or(&name).to_owned();
+        let name = without_wildcard(&name).to_owned();
+        if !carried.wanted.names.iter().any(|ordered| without_wildcard(ordered) == name) {
+            let (label, name) = (carried.label(), plain(&name));
+            return Err(Failed::refused(format!(
+                "{label}: the CA wants to know whose {name} is, which was not ordered; ask another \
+                 CA"
+            )));
+        }
         let Some(challenge) = each.challenge(kind.clone()) else {
             return Err(Failed::refused(format!(
                 "{name}: the CA does not offer {} for it; choose another challenge",
                 text_of(&carried.wanted.challenge)
             )));
         };
+        if !is_token(&challenge.token) {
+            return Err(Failed::refused(format!(
+                "{name}: the CA's token {} is no token (RFC 8555, 8.1); ask another CA",
+                plain(&challenge.token)
+            )));
+        }
         match &carried.wanted.challenge {
             Challenge::Dns01(command) => records.push(record(command, &name, &challenge)),
             Challenge::Http01 => {
@@ -140,7 +160,12 @@ async fn prepare(
         }
     }
     for record in records {
-        if !carried.entry.records.contains(&record) {
+        let has = |known: &Record| {
+            known.name == record.name
+                && known.value == record.value
+                && known.command == record.command
+        };
+        if !carried.entry.records.iter().any(has) {
             carried.entry.records.push(record);
         }
     }
@@ -152,7 +177,18 @@ fn record(command: &[String], name: &str, challenge: &ChallengeHandle<'_>) -> Re
         name: format!("_acme-challenge.{name}"),
         value: challenge.key_authorization().dns_value(),
         command: command.to_vec(),
+        is_made: false,
     }
+}
+
+fn without_wildcard(name: &str) -> &str {
+    name.strip_prefix("*.").unwrap_or(name)
+}
+
+/// Whether a token is in base64url, as it has to be: it becomes the name of an entry, and a path.
+fn is_token(token: &str) -> bool {
+    let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=TOKEN_BYTES_MAX).contains(&token.len()) && token.bytes().all(is_of_it)
 }
 
 fn kind(challenge: &Challenge) -> ChallengeType {
@@ -170,3 +206,6 @@ fn text_of(challenge: &Challenge) -> &'static str {
         Challenge::TlsAlpn01 => "tls-alpn-01",
     }
 }
+
+/// Bytes of a token; those of authorities have 43.
+const TOKEN_BYTES_MAX: usize = 128;

@@ -27,6 +27,7 @@ pub(crate) fn new_key(kind: KeyKind) -> Result<Secret, Failed> {
         KeyKind::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
     };
     let made = made.map_err(|error| Failed::ours(format!("no key can be made: {error}")))?;
+    let made = Zeroizing::new(made);
     Ok(Secret(made.serialize_der()))
 }
 
@@ -34,9 +35,10 @@ pub(crate) fn new_key(kind: KeyKind) -> Result<Secret, Failed> {
 pub(crate) fn request(names: &[String], key: &Secret) -> Result<Vec<u8>, Failed> {
     let made = || {
         let pair = KeyPair::try_from(&PrivatePkcs8KeyDer::from(key.0.as_slice()))?;
+        let pair = Zeroizing::new(pair);
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = DistinguishedName::new();
-        Ok(params.serialize_request(&pair)?.der().to_vec())
+        Ok(params.serialize_request(&*pair)?.der().to_vec())
     };
     made().map_err(|error: rcgen::Error| Failed::ours(format!("no request can be made: {error}")))
 }
@@ -45,12 +47,12 @@ pub(crate) fn request(names: &[String], key: &Secret) -> Result<Vec<u8>, Failed>
 /// key, in PEM.
 pub(crate) fn challenge_pem(name: &str, digest: &[u8]) -> Result<Zeroizing<Vec<u8>>, Failed> {
     let made = || {
-        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let pair = Zeroizing::new(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?);
         let mut params = CertificateParams::new([name.to_owned()])?;
         params.distinguished_name = DistinguishedName::new();
         params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
         let key = Zeroizing::new(pair.serialize_pem());
-        let certificate = params.self_signed(&pair)?.pem();
+        let certificate = params.self_signed(&*pair)?.pem();
         Ok(Zeroizing::new([certificate.as_bytes(), key.as_bytes()].concat()))
     };
     made().map_err(|error: rcgen::Error| {
@@ -67,10 +69,15 @@ pub(crate) fn join(
     label: &str,
     now_s: i64,
 ) -> Result<Arc<Certificate>, Failed> {
-    let refused = |what: String| Failed::later(format!("{label}: the CA's certificate: {what}"));
+    // The authority would hand out the same again: another is ordered.
+    let refused = |what: String| {
+        let failed = Failed::later(format!("{label}: the CA's certificate: {what}"));
+        Failed { ends_order: true, ..failed }
+    };
     let key = {
         let pair = KeyPair::try_from(&PrivatePkcs8KeyDer::from(key.0.as_slice()));
         let pair = pair.map_err(|error| Failed::ours(format!("{label}: {error}")))?;
+        let pair = Zeroizing::new(pair);
         Zeroizing::new(pair.serialize_pem())
     };
     let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)

@@ -3,7 +3,8 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt as _;
+use sealane_operator::{Priority, say_at};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
 use crate::failure::Failed;
@@ -14,14 +15,18 @@ pub(crate) async fn present(record: &Record) -> Result<(), Failed> {
     run("present", record).await
 }
 
-/// Has the command take a record away.
-pub(crate) async fn clean_up(record: &Record) -> Result<(), Failed> {
-    run("cleanup", record).await
+/// Has commands take records away. What cannot be taken away is told, and left.
+pub(crate) async fn clean_up(records: &[Record]) {
+    for record in records {
+        if let Err(failed) = run("cleanup", record).await {
+            say_at(Priority::Warning, &failed.text);
+        }
+    }
 }
 
 /// Runs the command without a shell, for a bounded time. What it says is told if it fails.
 async fn run(what: &str, record: &Record) -> Result<(), Failed> {
-    let Record { name, value, command } = record;
+    let Record { name, value, command, .. } = record;
     let program = command.first().map(String::as_str).unwrap_or_default();
     let failed = |why: String| {
         Failed::ours(format!(
@@ -37,16 +42,26 @@ async fn run(what: &str, record: &Record) -> Result<(), Failed> {
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| failed(format!("cannot be started: {error}")))?;
-    let said = child.stderr.take();
+    let mut said = Vec::new();
+    let stderr = child.stderr.take();
     let whole = async {
-        let mut text = Vec::new();
-        if let Some(said) = said {
-            // What cannot be read is not told.
-            let _ = said.take(SAID_BYTES_MAX).read_to_end(&mut text).await;
+        let reading = async {
+            if let Some(stderr) = stderr {
+                read_last(stderr, &mut said).await;
+            }
+        };
+        tokio::pin!(reading);
+        // What it leaves behind may hold its standard error open: its own end is what counts.
+        tokio::select! {
+            status = child.wait() => {
+                // All that it said itself is there by now.
+                let _ = tokio::time::timeout(REST_TIMEOUT, reading).await;
+                status
+            }
+            () = &mut reading => child.wait().await,
         }
-        (child.wait().await, text)
     };
-    let Ok((status, said)) = tokio::time::timeout(COMMAND_TIMEOUT, whole).await else {
+    let Ok(status) = tokio::time::timeout(COMMAND_TIMEOUT, whole).await else {
         return Err(failed(format!("was not done within {} s", COMMAND_TIMEOUT.as_secs())));
     };
     let status = status.map_err(|error| failed(format!("cannot be waited for: {error}")))?;
@@ -59,7 +74,57 @@ async fn run(what: &str, record: &Record) -> Result<(), Failed> {
     Err(failed(format!("failed: {status}{last}")))
 }
 
+/// Reads to the end, and keeps the last bytes. What cannot be read is not told.
+async fn read_last(mut from: impl AsyncRead + Unpin, last: &mut Vec<u8>) {
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut chunk).await {
+        last.extend(chunk.iter().take(count));
+        let surplus = last.len().saturating_sub(SAID_BYTES_MAX);
+        last.drain(..surplus);
+    }
+}
+
 /// For how long a command is waited for.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
-/// Bytes that are read of what a command says.
-const SAID_BYTES_MAX: u64 = 64 << 10;
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+/// For how long what a command has said is read on when it has ended.
+const REST_TIMEOUT: Duration = Duration::from_millis(100);
+/// Bytes that are kept of what a command says.
+const SAID_BYTES_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_script(script: &str, argument: &str) -> Result<(), Failed> {
+        let record = Record {
+            name: "_acme-challenge.a.test".into(),
+            value: "v".into(),
+            command: ["sh", "-c", script, argument].map(str::to_owned).to_vec(),
+            is_made: false,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(present(&record))
+    }
+
+    #[test]
+    fn a_command_that_says_much_ends_well_and_its_last_line_is_told() {
+        let much =
+            "i=0; while [ $i -lt 20000 ]; do echo 0123456789 >&2 || exit 9; i=$((i+1)); done";
+        assert!(run_script(much, "").is_ok());
+        let failed = run_script(&format!("{much}; echo last >&2; exit 3"), "").unwrap_err();
+        assert!(failed.text.contains("exit status: 3, and said \"last\""), "{}", failed.text);
+    }
+
+    #[test]
+    fn a_command_is_done_when_it_ends_whatever_it_leaves_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("left");
+        let script = "sleep 1000 & echo $! > $0";
+        let came = run_script(script, file.to_str().unwrap());
+        let left = std::fs::read_to_string(&file).unwrap();
+        let killed =
+            std::process::Command::new("sh").args(["-c", &format!("kill {left}")]).status();
+        assert!(killed.unwrap().success(), "it is there still");
+        came.map_err(|failed| failed.text).unwrap();
+    }
+}

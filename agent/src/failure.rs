@@ -7,6 +7,7 @@ use instant_acme::{AuthorizationState, ChallengeType, Error, Identifier, Problem
 use sealane_renewal::{Failure, Outcome, Scope, UnixSeconds};
 
 use crate::ledger::LedgerError;
+use crate::settings::NAMES_MAX;
 
 /// A failure, with all that is known of it.
 #[derive(Debug)]
@@ -44,7 +45,14 @@ impl Failed {
         told_until: Option<SystemTime>,
         now: UnixSeconds,
     ) -> Self {
-        let Error::Api(problem) = error else { return Self::later(format!("{doing}: {error}")) };
+        let later = told_until.map_or(Failure::TryLater, |at| {
+            let until = unix_seconds(at);
+            Failure::Away { until }
+        });
+        let Error::Api(problem) = error else {
+            let text = format!("{doing}: {}", plain(&error.to_string()));
+            return Self::of(later, false, text);
+        };
         let kind = kind(problem);
         let failure = match kind {
             "alreadyReplaced" => Failure::AlreadyReplaced,
@@ -52,15 +60,16 @@ impl Failed {
                 let until = told_until.map_or(now.plus(LIMITED_S), unix_seconds);
                 Failure::RateLimited { until, scope: scope(problem) }
             }
-            "accountDoesNotExist" | "badNonce" | "serverInternal" | "" => Failure::TryLater,
-            _ if problem.status.is_some_and(|status| status >= 500) => Failure::TryLater,
+            "accountDoesNotExist" | "badNonce" | "serverInternal" | "" => later,
+            _ if problem.status.is_some_and(|status| status == 429 || status >= 500) => later,
             _ => Failure::Refused,
         };
         let ends_order = failure == Failure::Refused;
         let remedy = remedy(kind).map(|remedy| format!("; {remedy}")).unwrap_or_default();
         let mut text = format!("{doing}: {}{remedy}", said(problem));
-        for sub in &problem.subproblems {
-            text = format!("{text}\n  {}", said_of(sub));
+        for sub in problem.subproblems.iter().take(NAMES_MAX) {
+            text.push_str("\n  ");
+            text.push_str(&said_of(sub));
         }
         Self { loses_account: kind == "accountDoesNotExist", ..Self::of(failure, ends_order, text) }
     }
@@ -69,7 +78,7 @@ impl Failed {
     pub(crate) fn of_validation<'s>(states: impl Iterator<Item = &'s AuthorizationState>) -> Self {
         let (mut names, mut lines, mut is_refused) = (Vec::new(), Vec::new(), false);
         for state in states {
-            let name = state.identifier().to_string();
+            let name = plain(&state.identifier().to_string());
             for challenge in &state.challenges {
                 let Some(problem) = &challenge.error else { continue };
                 is_refused |= matches!(kind(problem), "caa" | "rejectedIdentifier");
@@ -116,13 +125,19 @@ pub(crate) fn is_unknown_account(error: &Error) -> bool {
 /// Whether the authority has nothing at the URL that it was asked about.
 pub(crate) fn is_gone(error: &Error) -> bool {
     let Error::Api(problem) = error else { return false };
-    problem.status == Some(404) || matches!(kind(problem), "malformed" | "unauthorized")
+    matches!(problem.status, Some(404 | 410))
+        || matches!(kind(problem), "malformed" | "unauthorized")
+}
+
+/// Whether an authority has made an order that says nothing of what it replaces, though it was to.
+pub(crate) fn is_unmatched(error: &Error) -> bool {
+    matches!(error, Error::Other(cause) if cause.to_string().starts_with("replaces field mismatch"))
 }
 
 /// What an authority looked for to validate a name, and found.
 fn looked(name: &str, challenge: &ChallengeType, token: &str, problem: &Problem) -> String {
     let host = name.strip_prefix("*.").unwrap_or(name);
-    let found = found(problem);
+    let (found, token) = (found(problem), plain(token));
     match (kind(problem), challenge) {
         ("caa" | "rejectedIdentifier", _) => {
             format!("{name}: the CA refuses: {found}; see the CAA records of {host}")
@@ -145,14 +160,14 @@ fn looked(name: &str, challenge: &ChallengeType, token: &str, problem: &Problem)
 }
 
 fn found(problem: &Problem) -> String {
-    format!("{:?}", problem.detail.as_deref().unwrap_or(kind(problem)))
+    quoted(problem.detail.as_deref().unwrap_or(kind(problem)))
 }
 
 fn said(problem: &Problem) -> String {
-    let detail = problem.detail.as_deref().unwrap_or("no reason given");
+    let detail = quoted(problem.detail.as_deref().unwrap_or("no reason given"));
     match kind(problem) {
-        "" => format!("the CA says {detail:?}"),
-        kind => format!("the CA says {detail:?} ({kind})"),
+        "" => format!("the CA says {detail}"),
+        kind => format!("the CA says {detail} ({})", plain(kind)),
     }
 }
 
@@ -162,7 +177,27 @@ fn said_of(sub: &Subproblem) -> String {
         _ => "an identifier",
     };
     let kind = short(sub.r#type.as_deref().unwrap_or_default());
-    format!("{name}: {:?} ({kind})", sub.detail.as_deref().unwrap_or("no reason given"))
+    let detail = quoted(sub.detail.as_deref().unwrap_or("no reason given"));
+    format!("{}: {detail} ({})", plain(name), plain(kind))
+}
+
+/// Text of an authority's as a log may have it: on one line, with nothing that a terminal takes for
+/// a command, and not too long.
+pub(crate) fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    for each in text.chars().take(TEXT_CHARS_MAX) {
+        match each {
+            '"' | '\'' | '\\' => plain.push(each),
+            _ => plain.extend(each.escape_debug()),
+        }
+    }
+    plain
+}
+
+/// The same in quotation marks.
+fn quoted(text: &str) -> String {
+    let end = text.char_indices().nth(TEXT_CHARS_MAX).map_or(text.len(), |(at, _)| at);
+    format!("{:?}", text.get(..end).unwrap_or_default())
 }
 
 fn remedy(kind: &str) -> Option<&'static str> {
@@ -206,6 +241,8 @@ fn unix_seconds(time: SystemTime) -> UnixSeconds {
 
 /// For how long an authority is left alone that names no moment.
 const LIMITED_S: u64 = 3_600;
+/// Characters of each text of an authority's that are told.
+const TEXT_CHARS_MAX: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -228,6 +265,7 @@ mod tests {
     #[test]
     fn each_problem_is_told_in_full_and_goes_where_it_belongs() {
         let told = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(5_000);
+        let away = Failure::Away { until: UnixSeconds(5_000) };
         let account = |until| Failure::RateLimited { until, scope: Scope::Account };
         let exact = "too many certificates (5) already issued for this exact set of identifiers";
         for (kind, detail, status, told, failure) in [
@@ -245,6 +283,8 @@ mod tests {
             ("caa", "forbids", 403, None, Failure::Refused),
             ("serverInternal", "oops", 500, None, Failure::TryLater),
             ("somethingNew", "oops", 503, None, Failure::TryLater),
+            ("somethingNew", "busy", 503, Some(told), away.clone()),
+            ("malformed", "slow down", 429, Some(told), away),
             ("badNonce", "used", 400, None, Failure::TryLater),
             ("accountDoesNotExist", "who?", 400, None, Failure::TryLater),
         ] {
@@ -256,5 +296,31 @@ mod tests {
             assert!(failed.text.starts_with(&text), "{}", failed.text);
             assert!(failed.text.ends_with("\n  b.test: \"no\" (caa)"), "{}", failed.text);
         }
+    }
+
+    #[test]
+    fn a_hostile_problem_is_told_on_few_lines_and_moves_no_cursor() {
+        let sub = Subproblem {
+            identifier: Some(Identifier::Dns("b\u{1b}[2J\n.test".into())),
+            r#type: Some("x\r\n".into()),
+            detail: Some("\u{202e}\u{1b}]0;".repeat(10_000)),
+        };
+        let problem = Problem {
+            r#type: Some("k\u{7}\n".into()),
+            detail: Some("\u{9b}\n".repeat(10_000)),
+            status: Some(400),
+            subproblems: vec![sub; 5_000],
+        };
+        let of = |error| Failed::of_answer("a.test: an order", &error, None, UnixSeconds(1)).text;
+        let text = of(Error::Api(problem));
+        assert_eq!(text.lines().count(), 1 + NAMES_MAX);
+        assert!(!text.replace('\n', "").contains(|c: char| c.is_control() || c == '\u{202e}'));
+        assert!(
+            text.contains("(k\\u{7}\\n)") && text.contains("b\\u{1b}[2J\\n.test: "),
+            "{text:.300}"
+        );
+        assert!(text.len() < 2_000_000, "{}", text.len());
+        let text = of(Error::Other("unknown variant `\u{1b}[1m\n`".into()));
+        assert_eq!(text, "a.test: an order: unknown variant `\\u{1b}[1m\\n`");
     }
 }

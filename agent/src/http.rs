@@ -16,7 +16,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
@@ -57,37 +57,44 @@ impl Https {
         Ok(Self { client, told: Arc::default() })
     }
 
-    /// Until when the authority has asked to be left alone in a refusal, if that is to come.
+    /// Until when the authority has asked to be left alone, if its last answer is a refusal that
+    /// says so, and that is to come.
     pub(crate) fn told_until(&self) -> Option<SystemTime> {
-        Told::to_come(&self.told.refused_until)
+        self.told.to_come(true)
     }
 
-    /// When the authority would like to be asked again, as its last answer has it, if that is to
-    /// come.
+    /// When the authority would like to be asked again, if its last answer is none and says so, and
+    /// that is to come.
     pub(crate) fn asked_again_at(&self) -> Option<SystemTime> {
-        Told::to_come(&self.told.again_at)
+        self.told.to_come(false)
     }
 }
 
-/// What an authority told in a header, which the library above does not pass on.
+/// What an authority told in a header of its last answer, which the library above does not pass on.
+/// All orders run on one thread, and each looks before it waits for anything else: it sees what its
+/// own answer told.
 #[derive(Debug, Default)]
-struct Told {
-    again_at: Mutex<Option<SystemTime>>,
-    refused_until: Mutex<Option<SystemTime>>,
+struct Told(Mutex<Option<Noted>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    at: SystemTime,
+    is_refusal: bool,
 }
 
 impl Told {
-    fn note(&self, status: StatusCode, headers: &HeaderMap) {
-        // A refusal of something else does not take back what was told.
-        let Some(at) = retry_after(headers) else { return };
-        let is_refusal = status.is_client_error() || status.is_server_error();
-        let noted = if is_refusal { &self.refused_until } else { &self.again_at };
-        *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    fn note(&self, answer: Option<(StatusCode, &HeaderMap)>) {
+        let noted = answer.and_then(|(status, headers)| {
+            let is_refusal = status.is_client_error() || status.is_server_error();
+            Some(Noted { at: retry_after(headers)?, is_refusal })
+        });
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = noted;
     }
 
-    fn to_come(noted: &Mutex<Option<SystemTime>>) -> Option<SystemTime> {
-        let noted = *noted.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.filter(|at| *at > SystemTime::now())
+    fn to_come(&self, is_refusal: bool) -> Option<SystemTime> {
+        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = noted.filter(|noted| noted.is_refusal == is_refusal);
+        noted.map(|noted| noted.at).filter(|at| *at > SystemTime::now())
     }
 }
 
@@ -102,19 +109,20 @@ impl HttpClient for Https {
         let told = Arc::clone(&self.told);
         Box::pin(async move {
             let whole = async {
-                let (parts, body) = response.await.map_err(|error| other(&error))?.into_parts();
-                told.note(parts.status, &parts.headers);
+                let (mut parts, body) = response.await.map_err(|error| other(&error))?.into_parts();
+                bound_retry_after(&mut parts.headers);
                 let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-                let body = body.map_err(Error::Other)?.to_bytes();
+                let body = problem_of(parts.status, body.map_err(Error::Other)?.to_bytes());
                 Ok(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
             };
-            match tokio::time::timeout(REQUEST_TIMEOUT, whole).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let limit_s = REQUEST_TIMEOUT.as_secs();
-                    Err(Error::Other(format!("{host}: no answer within {limit_s} s").into()))
-                }
-            }
+            let came = tokio::time::timeout(REQUEST_TIMEOUT, whole).await;
+            let came = came.unwrap_or_else(|_| {
+                let limit_s = REQUEST_TIMEOUT.as_secs();
+                Err(Error::Other(format!("{host}: no answer within {limit_s} s").into()))
+            });
+            let answer = came.as_ref().ok();
+            told.note(answer.map(|BytesResponse { parts, .. }| (parts.status, &parts.headers)));
+            came
         })
     }
 }
@@ -128,6 +136,39 @@ fn other(error: &hyper_util::client::legacy::Error) -> Error {
         cause = under.source();
     }
     Error::Other(text.into())
+}
+
+/// Makes of a wait that is too long the longest: the library above adds it to a moment, and panics
+/// where there is none such.
+fn bound_retry_after(headers: &mut HeaderMap) {
+    let Some(text) = headers.get(RETRY_AFTER) else { return };
+    let text = text.to_str().unwrap_or_default().trim();
+    let latest = SystemTime::now() + Duration::from_secs(RETRY_AFTER_S_MAX);
+    let is_bounded = match text.parse::<u64>() {
+        Ok(seconds) => seconds <= RETRY_AFTER_S_MAX,
+        Err(_) => HttpDate::from_str(text).is_ok_and(|at| SystemTime::from(at) <= latest),
+    };
+    // A number that is too long for its type is a long wait too; other text is none at all.
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_bounded && (is_number || HttpDate::from_str(text).is_ok()) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S_MAX));
+    }
+}
+
+/// The body of an answer: of a refusal a problem document with the answer's own status, also where
+/// something on the way has said it in other words, as that nothing is there.
+fn problem_of(status: StatusCode, body: Bytes) -> Bytes {
+    if !status.is_client_error() && !status.is_server_error() {
+        return body;
+    }
+    let is_problem = serde_json::from_slice::<Problem>(&body).is_ok();
+    let told = serde_json::from_slice(&body).ok().filter(|_| is_problem);
+    let mut problem = match told {
+        Some(serde_json::Value::Object(problem)) => problem,
+        _ => serde_json::Map::from_iter([("detail".to_owned(), status.to_string().into())]),
+    };
+    problem.insert("status".to_owned(), status.as_u16().into());
+    serde_json::Value::Object(problem).to_string().into()
 }
 
 /// The moment in `Retry-After` (RFC 9110, 10.2.3).
@@ -212,6 +253,8 @@ const ROOTS_BYTES_MAX: usize = 4 << 20;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// For how long one answer is waited for.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest that an authority is left alone, whatever it asks for.
+const RETRY_AFTER_S_MAX: u64 = 7 * 86_400;
 /// How authorities see us: RFC 8555, 6.1, asks for the client and the library under it.
 const OUR_NAME: &str = concat!("sealane-agent/", env!("CARGO_PKG_VERSION"), " instant-acme/0.8");
 
@@ -220,30 +263,69 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_moment_that_an_authority_tells_is_noted_and_kept_until_it_is_over() {
+    fn the_moment_that_an_authority_tells_is_that_of_its_last_answer() {
         let told = Told::default();
         let note = |status, text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
-            told.note(status, &headers);
+            told.note(Some((status, &headers)));
         };
-        let left_s = |noted| {
-            let at = Told::to_come(noted)?;
+        let left_s = |is_refusal| {
+            let at = told.to_come(is_refusal)?;
             Some(at.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
         };
         let is_about =
             |found: Option<u64>, seconds| found.is_some_and(|f| f.abs_diff(seconds) < 60);
         note(StatusCode::TOO_MANY_REQUESTS, " 86400 ");
+        assert!(is_about(left_s(true), 86_400));
+        assert_eq!(left_s(false), None);
         note(StatusCode::OK, "3600");
-        told.note(StatusCode::BAD_REQUEST, &HeaderMap::new());
-        assert!(is_about(left_s(&told.refused_until), 86_400));
-        assert!(is_about(left_s(&told.again_at), 3_600));
+        assert!(is_about(left_s(false), 3_600));
+        assert_eq!(left_s(true), None, "of an answer before");
         let later = SystemTime::now() + Duration::from_secs(7_200);
         note(StatusCode::SERVICE_UNAVAILABLE, &httpdate::fmt_http_date(later));
-        assert!(is_about(left_s(&told.refused_until), 7_200));
-        note(StatusCode::OK, "0");
+        assert!(is_about(left_s(true), 7_200));
+        told.note(Some((StatusCode::BAD_REQUEST, &HeaderMap::new())));
+        assert_eq!(left_s(true), None, "this one said nothing");
+        note(StatusCode::TOO_MANY_REQUESTS, "60");
+        told.note(None);
+        assert_eq!(left_s(true), None, "nobody answered");
         note(StatusCode::TOO_MANY_REQUESTS, "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!((left_s(&told.refused_until), left_s(&told.again_at)), (None, None));
+        assert_eq!(left_s(true), None);
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_a_week_or_past_the_end_of_time() {
+        let bounded = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            bound_retry_after(&mut headers);
+            headers[RETRY_AFTER].to_str().unwrap().to_owned()
+        };
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(700_000));
+        for text in ["18446744073709551615", "99999999999999999999", "604801", date.as_str()] {
+            assert_eq!(bounded(text), "604800", "{text}");
+        }
+        for text in ["604800", "5", "Sun, 06 Nov 1994 08:49:37 GMT", "soon", ""] {
+            assert_eq!(bounded(text), text);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_a_problem_with_its_own_status_whatever_its_body() {
+        let problem = |status, body: &'static str| -> Problem {
+            serde_json::from_slice(&problem_of(status, Bytes::from_static(body.as_bytes())))
+                .unwrap()
+        };
+        for body in ["<html>gone</html>", "", "[]", "{\"type\":7}"] {
+            let said = problem(StatusCode::GONE, body);
+            assert_eq!(said.status, Some(410), "{body}");
+            assert_eq!(said.detail.as_deref(), Some("410 Gone"), "{body}");
+        }
+        let said = problem(StatusCode::NOT_FOUND, "{\"type\":\"a\",\"status\":200}");
+        assert_eq!((said.r#type.as_deref(), said.status), (Some("a"), Some(404)));
+        let order = Bytes::from_static(b"{\"status\":\"valid\"}");
+        assert_eq!(problem_of(StatusCode::OK, order.clone()), order);
     }
 
     #[test]

@@ -177,6 +177,9 @@ pub(crate) struct Record {
     pub(crate) value: String,
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
+    /// The command has made it.
+    #[serde(default)]
+    pub(crate) is_made: bool,
 }
 
 /// An answer to a challenge, as an entry of the store.

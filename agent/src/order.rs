@@ -1,6 +1,9 @@
 //! One order, from the first request to the certificate in the store. Each step is remembered
 //! before the next is taken, so that one who comes after goes on where this one was.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, SystemTime};
 
 use instant_acme::{Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
@@ -9,7 +12,8 @@ use sealane_renewal::{CertificateId, UnixSeconds};
 use crate::account::Opened;
 use crate::authorization;
 use crate::certificate::{self, KnownAs};
-use crate::failure::{Failed, is_bad_nonce, is_gone};
+use crate::dns;
+use crate::failure::{Failed, is_bad_nonce, is_gone, is_unmatched};
 use crate::ledger::{Ledger, OrderEntry};
 use crate::renewal_info::identifier;
 use crate::settings::{Challenge, KeyKind};
@@ -41,7 +45,7 @@ impl<'o> Carried<'o> {
     ///
     /// # Errors
     /// The store cannot be read or written.
-    pub(crate) fn begun(
+    pub(crate) async fn begun(
         wanted: &'o Wanted,
         opened: &'o Opened,
         ledger: &'o Ledger,
@@ -54,6 +58,7 @@ impl<'o> Carried<'o> {
             Some(entry) if entry.directory == wanted.directory && entry.names == names => entry,
             known => {
                 if let Some(other) = known {
+                    dns::clean_up(&other.records).await;
                     ledger.drop_order(wanted.id, &other)?;
                 }
                 OrderEntry {
@@ -150,6 +155,8 @@ impl<'o> Carried<'o> {
             match created.await {
                 // An authority without renewal information has no use for it.
                 Err(Error::Unsupported(_)) if replaces.is_some() => replaces = None,
+                // Nor has one that keeps nothing of it; what it made of that is known to nobody.
+                Err(error) if replaces.is_some() && is_unmatched(&error) => replaces = None,
                 created => break created,
             }
         };
@@ -164,11 +171,13 @@ impl<'o> Carried<'o> {
         match with_nonces(async || order.finalize_csr(&request).await).await {
             Ok(()) => Ok(()),
             Err(error) => {
+                // Before the next answer: what this one told is in no other.
+                let failed = self.failed("the request for the certificate", &error);
                 // One that came before, and whose answer was lost, may have done it.
                 self.refresh(order).await?;
                 match order.state().status {
                     OrderStatus::Processing | OrderStatus::Valid => Ok(()),
-                    _ => Err(self.failed("the request for the certificate", &error)),
+                    _ => Err(failed),
                 }
             }
         }
@@ -209,7 +218,12 @@ impl<'o> Carried<'o> {
     async fn download(&self, order: &mut Order) -> Result<Issued, Failed> {
         let patience = RetryPolicy::new().timeout(POLL_TIMEOUT);
         let chain = with_nonces(async || order.poll_certificate(&patience).await).await;
-        let chain = chain.map_err(|error| self.failed("the certificate", &error))?;
+        // What it issued and does not hand out now, or not as text, it never will.
+        let chain = chain.map_err(|error| {
+            let failed = self.failed("the certificate", &error);
+            let is_lost = is_gone(&error) || matches!(error, Error::Str(_));
+            Failed { ends_order: failed.ends_order || is_lost, ..failed }
+        })?;
         let now_s = i64::try_from((self.now)().0).unwrap_or(i64::MAX);
         let (key, names) = (&self.entry.key, &self.wanted.names);
         let certificate = certificate::join(&chain, key, names, &self.wanted.directory, now_s)?;

@@ -98,6 +98,12 @@ pub enum Failure {
     /// Another order replaces the certificate already (`alreadyReplaced`): it is ordered anew,
     /// without saying what it replaces.
     AlreadyReplaced,
+    /// The authority is not well, or asked too much, and named the moment until which it is to be
+    /// left alone: a status of 503 or 429 with `Retry-After`.
+    Away {
+        /// The moment told.
+        until: UnixSeconds,
+    },
     /// A fault of this machine, such as a store that is full: says nothing about the authority.
     Ours,
     /// The authority counted too much (`rateLimited`).

@@ -62,7 +62,9 @@
 //! Each authority has [`Limits`], as Let's Encrypt publishes them. An order that says which
 //! certificate it `replaces` is exempt, so it is said whenever the authority has renewal
 //! information and issued the certificate in the store. `rateLimited` stops the whole account until
-//! the moment told, or the certificate alone where the authority says that it is about that.
+//! the moment told, or the certificate alone where the authority says that it is about that. A
+//! refusal of any other kind that names a moment stops the account until then too, and counts as a
+//! failure.
 //!
 //! # Who may
 //! On one machine everybody. In a fleet each certificate has one [`keeper()`] among the machines

@@ -215,6 +215,43 @@ fn already_replaced_is_ordered_again_without_saying_so() {
 }
 
 #[test]
+fn one_that_says_it_of_an_order_that_replaces_nothing_is_tried_later() {
+    let mut schedule = schedule(vec![informing()]);
+    schedule.want(NOW, CertificateId(1), name(1), held(70, 90));
+    for _ in 0..2 {
+        let ticket = orders(&mut schedule, NOW)[0].0;
+        schedule.happened(NOW, ticket, failed(Failure::AlreadyReplaced));
+    }
+    assert_eq!(orders(&mut schedule, NOW), []);
+}
+
+#[test]
+fn an_authority_that_is_not_well_is_left_alone_until_the_moment_that_it_told() {
+    let mut schedule = schedule(vec![plain()]);
+    let until = NOW.plus(6 * HOUR_S);
+    for number in 1..=6 {
+        schedule.want(NOW, CertificateId(number), name(number), None);
+    }
+    let first = orders(&mut schedule, NOW)[0].0;
+    schedule.happened(NOW, first, failed(Failure::Away { until }));
+    assert_eq!(orders(&mut schedule, NOW), [], "the sixth waits as well");
+    assert_eq!(orders(&mut schedule, UnixSeconds(until.0 - 1)), []);
+    assert_eq!(orders(&mut schedule, until).len(), 1);
+}
+
+#[test]
+fn a_validation_that_failed_for_names_of_nobody_counts_for_all_of_the_certificates() {
+    let mut schedule = schedule(vec![plain()]);
+    schedule.want(NOW, CertificateId(1), name(1), None);
+    let ticket = orders(&mut schedule, NOW)[0].0;
+    let names = vec!["else.example.com".to_owned()];
+    schedule.happened(NOW, ticket, failed(Failure::Validation { names }));
+    let both = vec!["1.example.com".to_owned(), "2.example.com".to_owned()];
+    schedule.want(NOW, CertificateId(2), both, None);
+    assert_eq!(orders(&mut schedule, NOW), []);
+}
+
+#[test]
 fn waits_after_failures_double_from_a_minute_to_a_day() {
     let mut schedule = schedule(vec![plain()]);
     schedule.want(NOW, CertificateId(1), name(1), None);

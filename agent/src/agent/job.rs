@@ -1,18 +1,19 @@
 //! What runs beside the loop: orders, and the accounts that they are made with.
 
+use std::future::Future;
 use std::time::Duration;
 
-use sealane_operator::{Priority, say_at};
 use sealane_renewal::AuthorityId;
 use tokio::sync::Mutex;
+use tokio::task::spawn_local;
 
 use super::now;
 use crate::account::Opened;
 use crate::dns;
 use crate::failure::Failed;
-use crate::ledger::{Ledger, Record};
+use crate::ledger::Ledger;
 use crate::order::{Carried, Issued, Wanted};
-use crate::settings::{Authority, Settings};
+use crate::settings::{Authority, Challenge, Settings};
 
 /// The authorities of the settings, each with its account once that is open.
 pub(super) struct Authorities {
@@ -44,11 +45,12 @@ impl Authorities {
     pub(super) async fn order(&self, at: AuthorityId, wanted: &Wanted) -> Result<Issued, Failed> {
         let whole = async {
             let opened = self.opened(at).await?;
-            Carried::begun(wanted, &opened, &self.ledger, now)?.carry_out().await
+            Carried::begun(wanted, &opened, &self.ledger, now).await?.carry_out().await
         };
-        let came = tokio::time::timeout(ORDER_TIMEOUT, whole).await;
+        let limit = limit_of(wanted);
+        let came = tokio::time::timeout(limit, whole).await;
         let came = came.unwrap_or_else(|_| {
-            let limit_s = ORDER_TIMEOUT.as_secs();
+            let limit_s = limit.as_secs();
             let names = wanted.names.join(", ");
             Err(Failed::later(format!("{names}: the order took more than {limit_s} s")))
         });
@@ -71,14 +73,28 @@ impl Authorities {
     }
 }
 
-/// Takes away what was made for an order that nobody wants any more.
-pub(super) async fn clean_up(records: &[Record]) {
-    for record in records {
-        if let Err(failed) = dns::clean_up(record).await {
-            say_at(Priority::Warning, &failed.text);
-        }
-    }
+/// What comes of a task of its own: one that panics has failed, and all others go on.
+pub(super) async fn apart<T: 'static>(
+    what: &str,
+    task: impl Future<Output = Result<T, Failed>> + 'static,
+) -> Result<T, Failed> {
+    spawn_local(task).await.unwrap_or_else(|error| {
+        Err(Failed::later(format!(
+            "{what}: given up by a fault of the agent's: {error}; report it"
+        )))
+    })
 }
 
-/// For how long one order may be under way.
+/// For how long an order may be under way: longer by what commands may take for a record of each
+/// name, one after the other.
+fn limit_of(wanted: &Wanted) -> Duration {
+    let records = match wanted.challenge {
+        Challenge::Dns01(_) => u32::try_from(wanted.names.len()).unwrap_or(u32::MAX),
+        Challenge::Http01 | Challenge::TlsAlpn01 => 0,
+    };
+    // Made, and taken away.
+    ORDER_TIMEOUT.saturating_add(dns::COMMAND_TIMEOUT.saturating_mul(2).saturating_mul(records))
+}
+
+/// For how long one order may be under way, without records.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(1_800);

@@ -98,6 +98,10 @@ impl Schedule {
                 account.answered();
                 account.stop((*until).max(now.plus(RETRY_S_MIN)));
             }
+            Outcome::Failed(Failure::Away { until }) => {
+                account.failed(now, &mut self.random);
+                account.stop(*until);
+            }
             Outcome::Failed(Failure::TryLater)
             | Outcome::Permission { .. }
             | Outcome::RenewalInfo { .. } => account.failed(now, &mut self.random),
@@ -149,7 +153,7 @@ impl Schedule {
             return self.refuse_demanded(now, id);
         }
         match failure {
-            Failure::AlreadyReplaced => {
+            Failure::AlreadyReplaced if !certificate.is_replaced => {
                 certificate.is_replaced = true;
                 self.retry_at(id, now);
             }
@@ -170,7 +174,8 @@ impl Schedule {
                 }
                 self.retry_at(id, now.plus(wait_s));
             }
-            Failure::Ours | Failure::TryLater => {
+            // The last one of these said nothing of what it replaces: that is no answer to it.
+            Failure::AlreadyReplaced | Failure::Away { .. } | Failure::Ours | Failure::TryLater => {
                 let wait_s = retry::wait_s(certificate.failures, &mut self.random);
                 let wait_s = certificate.wait_s(now, wait_s);
                 self.retry_at(id, now.plus(wait_s));
@@ -210,7 +215,9 @@ impl Schedule {
         let Some(certificate) = self.certificates.get(&id) else { return };
         let account = self.accounts.get(authority.place());
         let rate = account.and_then(|account| account.authority.limits.failed_validations);
-        let is_meant = |name: &&String| failed.is_empty() || failed.contains(name);
+        // Names that are none of its own say that something failed, and not what.
+        let is_whole = !certificate.names.iter().any(|name| failed.contains(name));
+        let is_meant = |name: &&String| is_whole || failed.contains(name);
         for name in certificate.names.iter().filter(is_meant) {
             let failing = self.failing.entry(name.as_str().into()).or_default();
             failing.count = failing.count.saturating_add(1);

@@ -1,0 +1,66 @@
+//! What settings ask for: a [`Plan`], and the schedule that it is told.
+
+use std::time::SystemTime;
+
+use sealane_renewal::{
+    self as renewal, AuthorityId, CertificateId, Held, Limits, Schedule, UnixSeconds,
+};
+
+use crate::ledger::{Ledger, LedgerError, OrderEntry};
+use crate::settings::{Settings, WantedCertificate};
+
+/// What settings ask for, with what the store has of it.
+pub(super) struct Plan {
+    pub(super) certificates: Vec<(WantedCertificate, Option<Held>)>,
+    pub(super) orders: Vec<(CertificateId, OrderEntry)>,
+}
+
+impl Plan {
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// The store cannot be read, or holds what another version remembered.
+    pub(super) fn of(settings: &Settings, ledger: &Ledger) -> Result<Self, LedgerError> {
+        let mut certificates = Vec::new();
+        for wanted in &settings.certificates {
+            let held = ledger.held(&wanted.names)?.map(|held| Held {
+                not_before: seconds(held.not_before_s),
+                not_after: seconds(held.not_after_s),
+                // One that came otherwise is renewed as well; its authority knows nothing of us.
+                authority: authority_of(settings, &held.label),
+            });
+            certificates.push((wanted.clone(), held));
+        }
+        Ok(Self { certificates, orders: ledger.orders()? })
+    }
+}
+
+/// The place of the authority with this directory, if the settings have it.
+pub(super) fn authority_of(settings: &Settings, directory: &str) -> Option<AuthorityId> {
+    let all = &settings.authorities;
+    let place = all.iter().position(|authority| authority.directory == directory)?;
+    u8::try_from(place).ok().map(AuthorityId)
+}
+
+/// A schedule of the authorities of these settings, without certificates.
+pub(super) fn schedule_of(settings: &Settings) -> Schedule {
+    let authorities = settings.authorities.iter().map(|authority| {
+        let host = authority.directory.strip_prefix("https://").unwrap_or_default();
+        let host = host.split(['/', ':']).next().unwrap_or_default();
+        let limits = match host == "letsencrypt.org" || host.ends_with(".letsencrypt.org") {
+            true => Limits::lets_encrypt(),
+            false => Limits::default(),
+        };
+        // Whether it has is seen when it is asked.
+        renewal::Authority { has_renewal_info: true, limits }
+    });
+    let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seed = seed.map_or(0, |since| since.as_nanos()) ^ u128::from(std::process::id());
+    let seed = u64::try_from(seed & u128::from(u64::MAX)).unwrap_or_default();
+    Schedule::new(renewal::Settings::new(authorities.collect()), seed)
+}
+
+/// A time as a certificate has it.
+pub(super) fn seconds(time_s: i64) -> UnixSeconds {
+    UnixSeconds(u64::try_from(time_s).unwrap_or(0))
+}

@@ -1,0 +1,194 @@
+//! What an agent keeps to when settings, clocks and orders are not as they were.
+
+use std::path::Path;
+
+use sealane_operator::{KeySource, create_key_file, sealing_keys};
+use sealane_renewal::Scope;
+use sealane_store::Store;
+use tempfile::TempDir;
+use tokio::task::LocalSet;
+
+use super::*;
+use crate::certificate;
+use crate::settings::KeyKind;
+
+const DIRECTORY: &str = "https://127.0.0.1:1/dir";
+
+/// A folder with a store, and agents on it that reach nobody.
+struct Home {
+    folder: TempDir,
+    store: Arc<KeyedStore>,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        create_key_file(&folder.path().join("key")).unwrap();
+        let keys = sealing_keys(&KeySource::File(folder.path().join("key"))).unwrap();
+        let store = Store::open_or_create(&folder.path().join("store")).unwrap();
+        let store = Arc::new(KeyedStore::new(Arc::new(store), keys).unwrap());
+        Self { folder, store }
+    }
+
+    fn settings(&self, directory: &str, names: &[&str]) -> Settings {
+        let certificates: String = names
+            .iter()
+            .map(|name| format!("[[certificate]]\nnames = [\"{name}\"]\nchallenge = \"http-01\"\n"))
+            .collect();
+        let text = format!(
+            "store = \"store\"\nstore_key = {{ file = \"key\" }}\n[[authority]]\n\
+             directory = \"{directory}\"\nagree_to_terms = true\n{certificates}"
+        );
+        let file: &Path = &self.folder.path().join("agent.toml");
+        Settings::parse(file, &text).map_err(|mistakes| mistakes.to_string()).unwrap()
+    }
+
+    fn agent(&self, names: &[&str]) -> Agent {
+        Agent::new(self.settings(DIRECTORY, names), Arc::clone(&self.store)).unwrap()
+    }
+}
+
+fn in_tasks<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, test)
+}
+
+fn id(name: &str) -> CertificateId {
+    id_of(&[name.to_owned()])
+}
+
+/// The order that the schedule hands out now, if any.
+fn ordered(agent: &mut Agent) -> Option<Ticket> {
+    std::iter::from_fn(|| agent.schedule.next(now())).find_map(|action| match action {
+        Action::Order { ticket, .. } => Some(ticket),
+        _ => None,
+    })
+}
+
+fn limited() -> Outcome {
+    let until = now().plus(3_600);
+    Outcome::Failed(Failure::RateLimited { until, scope: Scope::Account })
+}
+
+#[test]
+fn a_task_that_panics_has_failed_and_others_go_on() {
+    let came: Result<(), Failed> =
+        in_tasks(job::apart("a.test", async { panic!("at the end of time") }));
+    let failed = came.unwrap_err();
+    assert!(!failed.ends_order);
+    assert_eq!(failed.failure, Failure::TryLater);
+    assert!(failed.text.starts_with("a.test: given up by a fault of"), "{}", failed.text);
+}
+
+#[test]
+fn a_reload_that_fails_changes_nothing() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent(&["a.test"]);
+        let before = agent.settings.clone();
+        let entry: &[u8] = b"{\"of\":\"another version\"}";
+        home.store.keep(&[], 0, &[("acme/order/0000000000000001", Some(entry))]).unwrap();
+        let settings = home.settings("https://127.0.0.1:2/dir", &["b.test", "c.test"]);
+        let told = agent.reload(settings).unwrap_err();
+        assert!(told.contains("acme/order/0000000000000001"), "{told}");
+        assert_eq!(agent.settings, before);
+        assert_eq!((agent.generation, agent.len()), (0, 1));
+        assert!(agent.schedule.due(id("a.test")).is_some());
+    });
+}
+
+#[test]
+fn a_reload_of_the_same_authorities_forgets_no_limit() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent(&["a.test", "b.test"]);
+        let ticket = ordered(&mut agent).unwrap();
+        agent.schedule.happened(now(), ticket, limited());
+        agent.reload(home.settings(DIRECTORY, &["b.test", "c.test"])).unwrap();
+        assert_eq!(ordered(&mut agent), None, "told to stop");
+        assert_eq!((agent.len(), agent.schedule.len()), (2, 2));
+        assert_eq!(agent.schedule.due(id("a.test")), None, "nobody wants it any more");
+        assert!(agent.schedule.due(id("c.test")).is_some());
+        agent.reload(home.settings("https://127.0.0.1:2/dir", &["b.test"])).unwrap();
+        assert!(ordered(&mut agent).is_some(), "of another, which said nothing");
+    });
+}
+
+#[test]
+fn never_more_than_five_orders_are_under_way_after_a_reload() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent(&["a.test"]);
+        for number in 0..5 {
+            let directory = DIRECTORY.to_owned();
+            agent.under_way.insert(CertificateId(number), UnderWay { directory, ticket: None });
+        }
+        agent.begin();
+        assert_eq!((agent.under_way.len(), agent.due.len()), (5, 1));
+        agent.under_way.remove(&CertificateId(0));
+        agent.begin();
+        assert_eq!((agent.under_way.len(), agent.due.len()), (5, 0));
+        assert!(agent.under_way[&id("a.test")].ticket.is_some());
+    });
+}
+
+#[test]
+fn an_order_of_another_authority_is_not_taken_for_this_ones() {
+    let home = Home::new();
+    in_tasks(async {
+        for (directory, is_theirs) in [("https://127.0.0.1:2/dir", false), (DIRECTORY, true)] {
+            let mut agent = home.agent(&["a.test"]);
+            let under_way = UnderWay { directory: directory.to_owned(), ticket: None };
+            agent.under_way.insert(id("a.test"), under_way);
+            agent.begin();
+            assert_eq!(agent.under_way[&id("a.test")].ticket.is_some(), is_theirs);
+            assert_eq!(agent.due.is_empty(), is_theirs);
+        }
+    });
+}
+
+#[test]
+fn an_order_that_fails_when_nobody_wants_it_any_more_is_forgotten() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent(&["a.test"]);
+        let wanted = agent.wanted(id("a.test"), AuthorityId(0), false).unwrap();
+        let entry = OrderEntry {
+            answers: Vec::new(),
+            directory: DIRECTORY.into(),
+            key: certificate::new_key(KeyKind::P256).unwrap(),
+            names: wanted.names.clone(),
+            records: Vec::new(),
+            url: None,
+        };
+        agent.ledger.keep_order(wanted.id, &entry, Vec::new()).unwrap();
+        agent.note_failed(&wanted, &Failed::later("later"), None);
+        assert!(agent.ledger.order(wanted.id).unwrap().is_some(), "gone on with later");
+        let directory = DIRECTORY.to_owned();
+        agent.under_way.insert(wanted.id, UnderWay { directory, ticket: None });
+        agent.reload(home.settings(DIRECTORY, &["b.test"])).unwrap();
+        assert!(agent.ledger.order(wanted.id).unwrap().is_some(), "under way");
+        agent.note_failed(&wanted, &Failed::later("later"), None);
+        assert!(agent.ledger.order(wanted.id).unwrap().is_none());
+    });
+}
+
+#[test]
+fn all_is_planned_anew_when_the_clock_was_set_back() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent(&["a.test"]);
+        let late = now().plus(86_400);
+        agent.look_at_clock(late);
+        agent.look_at_clock(UnixSeconds(late.0 - 60));
+        assert_eq!(agent.generation, 0);
+        let ticket = ordered(&mut agent).unwrap();
+        agent.schedule.happened(late, ticket, Outcome::Failed(Failure::TryLater));
+        assert_eq!(ordered(&mut agent), None);
+        agent.look_at_clock(now());
+        assert_eq!(agent.generation, 1);
+        assert!(ordered(&mut agent).is_some());
+        agent.look_at_clock(now());
+        assert_eq!(agent.generation, 1, "once");
+    });
+}
