@@ -108,7 +108,7 @@ fn what_is_vouched_for_and_damaged_all_the_same_is_withdrawn_and_served_by_no_ne
 /// What is written right behind it would else hide it.
 #[test]
 fn a_change_of_somebody_else_is_not_taken_for_one_of_sealane() {
-    let mut site = Site::new();
+    let site = Site::new();
     let at = site.damage_name();
     site.flip(at);
     site.forge_state(true);
