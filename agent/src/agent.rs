@@ -124,14 +124,8 @@ impl Agent {
 
     /// How many certificates it looks after.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn certificate_count(&self) -> usize {
         self.certificates.len()
-    }
-
-    /// Whether it looks after none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.certificates.is_empty()
     }
 
     /// Tells the schedule what is wanted and what there is, and finds orders to go on with.

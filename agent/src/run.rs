@@ -74,7 +74,7 @@ fn serve(file: &Path) -> Result<(), End> {
     LocalSet::new().block_on(&runtime, async {
         let mut signals = Signals::caught().map_err(End::failed)?;
         let mut agent = Agent::new(settings, store).map_err(End::invalid)?;
-        say(&format!("looks after {} certificates", agent.len()));
+        say(&format!("looks after {} certificates", agent.certificate_count()));
         tell(&[NotifyState::Ready]);
         loop {
             let heard = tokio::select! {
@@ -95,7 +95,7 @@ fn reload(agent: &mut Agent, file: &Path) {
         .map_err(|mistakes| mistakes.to_string())
         .and_then(|settings| agent.reload(settings));
     match reloaded {
-        Ok(()) => say(&format!("reloaded: looks after {} certificates", agent.len())),
+        Ok(()) => say(&format!("reloaded: looks after {} certificates", agent.certificate_count())),
         Err(text) => say_at(Priority::Error, &format!("not reloaded; what runs goes on: {text}")),
     }
     tell(&[NotifyState::Ready]);
