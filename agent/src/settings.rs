@@ -1,6 +1,7 @@
 //! What an operator asks of the agent: read from a TOML file into [`Settings`].
 
 mod file;
+mod lists;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,8 @@ pub struct Settings {
     pub authorities: Vec<Authority>,
     /// What is issued; no set of names twice.
     pub certificates: Vec<WantedCertificate>,
+    /// Files with more of what is issued. [`Self::load`] has read them into the certificates.
+    pub lists: Vec<NameList>,
     /// The folder of the certificate store.
     pub store: PathBuf,
     /// Where the keys to its seals come from.
@@ -22,21 +25,25 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads a file; every mistake in it is reported at once.
+    /// Reads a file and the lists that it names; every mistake in them is reported at once.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Everything that is wrong with them.
     pub fn load(file: &Path) -> Result<Self, Mistakes> {
-        match read_text(file, |_| None) {
-            Ok(text) => Self::parse(file, &text),
-            Err(problem) => {
-                let place = Some(Place::whole(file));
-                Err(Mistakes(vec![Mistake { place, field: String::new(), problem }]))
-            }
-        }
+        let text = read_text(file, |_| None).map_err(|problem| {
+            let place = Some(Place::whole(file));
+            Mistakes(vec![Mistake { place, field: String::new(), problem }])
+        })?;
+        let (settings, mut mistakes) = file::parse(file, &text);
+        let settings = settings.map(|mut settings| {
+            mistakes.extend(lists::read(&mut settings));
+            settings
+        });
+        settings.filter(|_| mistakes.is_empty()).ok_or(Mistakes(mistakes))
     }
 
-    /// Reads the text of a file; `file` names it in mistakes, and relative paths start beside it.
+    /// Reads the text of a file, and no list; `file` names it in mistakes, and relative paths start
+    /// beside it.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -100,6 +107,15 @@ pub struct WantedCertificate {
     pub challenge: Challenge,
     /// The names, in the order written.
     pub names: Vec<String>,
+}
+
+/// A file with a certificate to a line: its names, parted by spaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameList {
+    /// How it is shown that the names are the operator's.
+    pub challenge: Challenge,
+    /// The file.
+    pub file: PathBuf,
 }
 
 /// A way to show that a name is the operator's.

@@ -7,7 +7,7 @@ use sealane_operator::reader::{self, Table, Value};
 use sealane_operator::{Mistake, Place, Problem, store_key, value};
 
 use super::{
-    Authority, Challenge, ExternalAccount, KeyKind, NAMES_MAX, RootSource, Settings,
+    Authority, Challenge, ExternalAccount, KeyKind, NAMES_MAX, NameList, RootSource, Settings,
     WantedCertificate,
 };
 
@@ -36,9 +36,17 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
         };
         value.list(CERTIFICATES_MAX, read)
     });
+    let (mut each, mut lists) = (Vec::new(), Vec::new());
+    for issued in certificates? {
+        match issued {
+            Issued::One(certificate) => each.push(certificate),
+            Issued::List(list) => lists.push(list),
+        }
+    }
     Some(Settings {
         authorities: authorities?,
-        certificates: certificates?,
+        certificates: each,
+        lists,
         store: store?,
         store_key: key?,
     })
@@ -82,12 +90,24 @@ fn external_account(table: &mut Table<'_>) -> Option<ExternalAccount> {
     Some(ExternalAccount { kid: kid?, key_file: key_file? })
 }
 
+/// What a table of certificates stands for.
+enum Issued {
+    One(WantedCertificate),
+    List(NameList),
+}
+
 fn certificate(
     table: &mut Table<'_>,
     at: &Value<'_>,
     sets: &mut HashMap<Vec<String>, Place>,
-) -> Option<WantedCertificate> {
-    let written = table.required("names", "names = [\"www.example.com\"]");
+) -> Option<Issued> {
+    if let Some(list) = table.value("names_from") {
+        table.refuse(&["names"], "has no place beside names_from", "keep one of the two");
+        let file = list.path();
+        let challenge = challenge(table, &[]);
+        return Some(Issued::List(NameList { challenge: challenge?, file: file? }));
+    }
+    let written = table.required("names", "names = [\"www.example.com\"], or names_from");
     let mut wildcards = Vec::new();
     let names = written.as_ref().and_then(|value| {
         value.set(NAMES_MAX, |each| {
@@ -98,6 +118,16 @@ fn certificate(
             Some(name)
         })
     });
+    let challenge = challenge(table, &wildcards);
+    let names = names?;
+    let mut set = names.clone();
+    set.sort();
+    refuse_second(sets, set, at, &names.join(", "));
+    Some(Issued::One(WantedCertificate { challenge: challenge?, names }))
+}
+
+/// How names are shown, among which these are wildcards.
+fn challenge(table: &mut Table<'_>, wildcards: &[Value<'_>]) -> Option<Challenge> {
     let command = table.value("dns_command");
     let is_dns = table
         .required("challenge", "challenge = \"http-01\", \"tls-alpn-01\" or \"dns-01\"")
@@ -125,11 +155,7 @@ fn certificate(
             wildcard.wrong(Problem::new(what, remedy));
         }
     }
-    let names = names?;
-    let mut set = names.clone();
-    set.sort();
-    refuse_second(sets, set, at, &names.join(", "));
-    Some(WantedCertificate { challenge: challenge?, names })
+    challenge
 }
 
 fn refuse_second<K: std::hash::Hash + Eq>(
@@ -201,7 +227,7 @@ const KEYS: [(&str, KeyKind); 3] =
 
 /// Authorities that are asked one after the other.
 const AUTHORITIES_MAX: usize = 8;
-/// Certificates of one file.
+/// Tables of certificates of one file.
 const CERTIFICATES_MAX: usize = 100_000;
 /// Words of a command.
 const COMMAND_WORDS_MAX: usize = 64;

@@ -92,3 +92,53 @@ fn mistakes_are_told_all_at_once_with_place_and_remedy() {
     let text = GOOD.replace("\"b.test\"", &many.join(","));
     assert!(parse(&text).unwrap_err().contains("the list has 102 elements; write at most 100"));
 }
+
+/// Settings with two lists of these texts, as `load` reads them.
+fn load(lists: [&str; 2]) -> Result<Settings, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = GOOD.to_owned();
+    for (name, list) in ["one", "two"].iter().zip(lists) {
+        std::fs::write(folder.path().join(name), list).unwrap();
+        text += &format!("[[certificate]]\nnames_from = {name:?}\nchallenge = \"http-01\"\n");
+    }
+    let file = folder.path().join("agent.toml");
+    std::fs::write(&file, text).unwrap();
+    let folder = format!("{}/", folder.path().display());
+    Settings::load(&file).map_err(|mistakes| mistakes.to_string().replace(&folder, ""))
+}
+
+#[test]
+fn a_list_has_a_certificate_to_a_line() {
+    let settings = load(["c.test  D.test. # both\n\n# none\n", "e.test"]).unwrap();
+    let names: Vec<_> = settings.certificates.iter().map(|one| one.names.join(" ")).collect();
+    assert_eq!(names, ["a.test b.test", "c.test d.test", "e.test"]);
+    assert!(settings.certificates.iter().all(|one| one.challenge == Challenge::Http01));
+}
+
+#[test]
+fn every_mistake_of_every_list_is_told() {
+    let said = load([
+        "b.test a.test\n*.c.test\nd.test\nd.test d.test\n",
+        "no name\n\u{e9}.test\nd.test\n",
+    ]);
+    let expected = "one:1: b.test a.test: the same is in a table; remove one of the two
+one:2: *.c.test: a wildcard, which CAs issue for a record of DNS alone; name each host, or list it \\
+with dns-01
+one:4: d.test is there twice; remove one
+two:2: \"\u{e9}.test\" is not a host name; write it in its ASCII form (xn--...)
+two:3: d.test: the same is in one:3; remove one of the two";
+    assert_eq!(said.unwrap_err(), expected.replace("\\\n", ""));
+}
+
+#[test]
+fn a_list_of_mistakes_or_of_another_kind_ends() {
+    let said = load([&"-.test\n".repeat(1_000), ""]).unwrap_err();
+    assert_eq!(said.lines().count(), 101, "{said}");
+    assert!(said.ends_with("one: may have more mistakes; mend these first"), "{said}");
+    let many: String = (0..100).map(|number| format!("n{number}.test ")).collect();
+    assert!(load([&many, ""]).is_ok());
+    assert!(load([&(many + "more.test"), ""]).unwrap_err().contains("more than 100 names"));
+    let text = GOOD.to_owned() + "[[certificate]]\nnames_from = \"absent\"\nnames = []\n";
+    let said = parse(&text).unwrap_err();
+    assert!(said.contains("names: has no place beside names_from; keep one of the two"), "{said}");
+}
