@@ -13,5 +13,6 @@
 mod failures;
 mod harness;
 mod killed;
+mod many;
 mod orders;
 mod served;

@@ -113,7 +113,7 @@ impl Home {
 /// An agent that runs.
 pub struct Agent {
     log: PathBuf,
-    process: Process,
+    pub process: Process,
 }
 
 impl Agent {

@@ -1,6 +1,8 @@
 //! A child process that never outlives its test.
 
+use std::fs;
 use std::process::{Child, ExitStatus};
+use std::time::Duration;
 
 use super::wait_for;
 
@@ -13,6 +15,24 @@ pub struct Process {
 impl Process {
     pub fn new(child: Child) -> Self {
         Self { child, ended: None }
+    }
+
+    /// The time on processors that it has taken so far.
+    pub fn cpu(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        // proc(5), fields 14 and 15, in hundredths of a second; two stand before the bracket.
+        let hundredths: u64 =
+            fields[11..=12].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(hundredths * 10)
+    }
+
+    /// Its private memory in MiB.
+    pub fn private_mib(&self) -> u64 {
+        let path = format!("/proc/{}/smaps_rollup", self.child.id());
+        let rollup = fs::read_to_string(path).unwrap();
+        let kib = |line: &str| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+        rollup.lines().filter(|line| line.starts_with("Private")).map(kib).sum::<u64>() >> 10
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {
