@@ -122,8 +122,8 @@ fn every_mistake_of_every_list_is_told() {
         "no name\n\u{e9}.test\nd.test\n",
     ]);
     let expected = "one:1: b.test a.test: the same is in a table; remove one of the two
-one:2: *.c.test: a wildcard, which CAs issue for a record of DNS alone; name each host, or list it \\
-with dns-01
+one:2: *.c.test: a wildcard, which CAs issue for a record of DNS alone; name each host, or list \\
+it with dns-01
 one:4: d.test is there twice; remove one
 two:2: \"\u{e9}.test\" is not a host name; write it in its ASCII form (xn--...)
 two:3: d.test: the same is in one:3; remove one of the two";

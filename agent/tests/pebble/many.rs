@@ -15,8 +15,8 @@ use sealane_store::{KeyedStore, Store};
 use super::harness::agent::Home;
 use super::harness::authority::{Authority, Behaviour};
 
-/// By hand: `SEALANE_AGENT_NAMES=1000000 cargo test --release -p sealane-agent --test pebble many --
-/// --ignored --nocapture`.
+/// By hand: `SEALANE_AGENT_NAMES=1000000 cargo test --release -p sealane-agent --test pebble many
+/// -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes two minutes, and ten with 1,000,000 certificates"]
 fn many_are_looked_after_for_a_hundredth_of_a_core() {
@@ -49,8 +49,8 @@ fn share(home: &Home, count: usize, what: &str) -> f64 {
     std::thread::sleep(LONG);
     let share = (agent.process.cpu() - began).as_secs_f64() / started.elapsed().as_secs_f64();
     println!(
-        "{count} certificates {what}: {:.2} percent of a core; begun after {ready:?} with {began:?} \
-         of it, {} MiB private",
+        "{count} certificates {what}: {:.2} percent of a core; begun after {ready:?} with \
+         {began:?} of it, {} MiB private",
         share * 100.0,
         agent.process.private_mib(),
     );

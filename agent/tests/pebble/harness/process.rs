@@ -27,7 +27,7 @@ impl Process {
         Duration::from_millis(hundredths * 10)
     }
 
-    /// Its private memory in MiB.
+    /// The private memory in MiB.
     pub fn private_mib(&self) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.child.id());
         let rollup = fs::read_to_string(path).unwrap();
