@@ -27,12 +27,12 @@ impl Process {
         Duration::from_millis(hundredths * 10)
     }
 
-    /// The private memory in MiB.
+    /// The private memory in MiB, without what is read of files.
     pub fn private_mib(&self) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.child.id());
         let rollup = fs::read_to_string(path).unwrap();
         let kib = |line: &str| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
-        rollup.lines().filter(|line| line.starts_with("Private")).map(kib).sum::<u64>() >> 10
+        rollup.lines().filter(|line| line.starts_with("Private_Dirty")).map(kib).sum::<u64>() >> 10
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {
