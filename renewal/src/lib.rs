@@ -94,7 +94,7 @@ pub use demand::{Demand, OnDemand, REFUSED_S_MAX, REFUSED_S_MIN};
 pub use keeper::{MachineId, keeper};
 pub use rate::{Rate, Spent};
 pub use retry::{RETRY_S_MAX, RETRY_S_MIN};
-pub use schedule::{CertificateId, Schedule, Settings};
+pub use schedule::{CertificateId, Failing, Schedule, Settings};
 
 /// Seconds since 1970-01-01 00:00 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

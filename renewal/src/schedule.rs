@@ -14,7 +14,8 @@ use crate::{
 };
 
 use due::{Queues, State};
-use order::{Failing, Ordered, Reserved};
+pub use order::Failing;
+use order::{Ordered, Reserved};
 
 /// Which certificates a machine looks after, and what to do when.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use sealane_renewal::{
-    AWAY_FAILURES, Action, Authority, AuthorityId, CertificateId, Demand, Failure, Held, Limits,
-    NEW_PATIENCE_S, ORDERS_IN_FLIGHT_MAX, OnDemand, Outcome, RENEWAL_ASK_S, RETRY_S_MAX, Rate,
-    Schedule, Scope, Settings, Spent, Ticket, UnixSeconds,
+    AWAY_FAILURES, Action, Authority, AuthorityId, CertificateId, Demand, Failing, Failure, Held,
+    Limits, NEW_PATIENCE_S, ORDERS_IN_FLIGHT_MAX, OnDemand, Outcome, RENEWAL_ASK_S, RETRY_S_MAX,
+    Rate, Schedule, Scope, Settings, Spent, Ticket, UnixSeconds,
 };
 
 const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
@@ -425,6 +425,31 @@ fn failed_validations_of_a_name_stay_within_the_limit_whatever_certificates_have
     assert!(failures.len() > 6, "{failures:?}");
     schedule.want(now, CertificateId(9), vec!["other.example.com".to_owned()], None);
     assert!(orders(&mut schedule, now).iter().any(|(_, id, _)| *id == CertificateId(9)));
+}
+
+/// Machines that take a name over one after the other count its failures on, as one machine would.
+#[test]
+fn failed_validations_are_counted_on_by_whoever_takes_a_name_over() {
+    let rate = Some(Rate::new(5, HOUR_S));
+    let limits = || Limits { failed_validations: rate, ..Limits::default() };
+    let (mut now, mut told, mut failures) = (NOW, Failing::default(), Vec::new());
+    while now < NOW.plus(5 * HOUR_S) {
+        let mut schedule = schedule(vec![Authority { has_renewal_info: false, limits: limits() }]);
+        schedule.learn_failing("a.example.com", told);
+        schedule.want(now, CertificateId(1), vec!["a.example.com".to_owned()], None);
+        for (ticket, ..) in orders(&mut schedule, now) {
+            failures.push(now);
+            schedule.happened(now, ticket, failed(Failure::Validation { names: Vec::new() }));
+        }
+        let next = schedule.failing("a.example.com").unwrap();
+        assert!(next.count >= told.count && next.spent >= told.spent);
+        told = next;
+        now = told.until;
+    }
+    for (before, at) in (0..).zip(&failures) {
+        assert!(before < 5 + at.since(NOW) / 720, "{failures:?}");
+    }
+    assert!(failures.len() > 6, "{failures:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sealane_renewal::{Rate, Spent, UnixSeconds};
+use sealane_renewal::{Failing, Rate, Spent, UnixSeconds};
 
 use crate::{
     authority::{Held, domain_of},
@@ -19,8 +19,9 @@ pub(crate) struct Store {
     pub(crate) orders: HashMap<u32, u64>,
     /// When a name that is new may be ordered.
     pub(crate) slots: HashMap<u32, UnixSeconds>,
-    /// When a name may be tried again that failed, whoever keeps it then.
-    pub(crate) waits: HashMap<u32, Time>,
+    /// When a name may be tried again that failed, whoever keeps it then, and what that one is to
+    /// count on from.
+    pub(crate) waits: HashMap<u32, (Time, Failing)>,
     account: Spent,
     account_rate: Rate,
     domains: HashMap<u32, Spent>,
@@ -93,7 +94,7 @@ impl Store {
         {
             return Err(now + LEASE);
         }
-        if let Some(until) = self.waits.get(&name).copied().filter(|until| *until > now) {
+        if let Some((until, _)) = self.waits.get(&name).copied().filter(|(until, _)| *until > now) {
             return Err(until);
         }
         self.tokens += 1;

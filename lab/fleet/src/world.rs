@@ -250,7 +250,7 @@ impl World {
             return;
         }
         let held = known_of(self.store.certificates[name as usize]);
-        let names = vec![format!("n{name}.example")];
+        let names = vec![name_text(name)];
         let clock = skewed(self.now, known.skew);
         known.schedule.want(clock, CertificateId(name.into()), names, held);
     }
@@ -426,6 +426,11 @@ impl World {
             self.events.push(Reverse((at, self.events_pushed, event)));
         }
     }
+}
+
+/// A name as it is written.
+fn name_text(name: u32) -> String {
+    format!("n{name}.example")
 }
 
 /// What a machine's schedule is told of the authority: the fleet keeps what machines share.

@@ -204,6 +204,21 @@ impl Schedule {
         self.plan_ask(now, id, None);
     }
 
+    /// What is known of a name whose validation failed last; none of any other.
+    #[must_use]
+    pub fn failing(&self, name: &str) -> Option<Failing> {
+        self.failing.get(name).copied()
+    }
+
+    /// Learns what another machine knew of a name when its validation failed, before an order of it
+    /// is begun: that counts on from there.
+    pub fn learn_failing(&mut self, name: &str, told: Failing) {
+        let known = self.failing.entry(name.into()).or_default();
+        known.count = known.count.max(told.count);
+        known.until = known.until.max(told.until);
+        known.spent = known.spent.max(told.spent);
+    }
+
     /// Counts a failed validation for each of the names, wherever they are.
     fn settle_validation(
         &mut self,
@@ -367,12 +382,16 @@ pub(super) struct Ordered {
     held: Option<Held>,
 }
 
-/// A name whose validation failed last.
-#[derive(Debug, Default)]
-pub(super) struct Failing {
-    count: u32,
-    until: UnixSeconds,
-    spent: Spent,
+/// A name whose validation failed last. A fleet keeps it in its store, because an authority counts
+/// failures whichever machine they are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failing {
+    /// How often in a row.
+    pub count: u32,
+    /// When it is tried again.
+    pub until: UnixSeconds,
+    /// What is spent of the authority's limit of failed validations.
+    pub spent: Spent,
 }
 
 /// What was taken of an authority's limits for a certificate that is not ordered yet.

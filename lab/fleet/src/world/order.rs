@@ -1,13 +1,13 @@
 //! The steps of an order, between any two of which a machine may stop or die.
 
-use sealane_renewal::{CertificateId, Failure, Outcome, Ticket, UnixSeconds};
+use sealane_renewal::{CertificateId, Failing, Failure, Outcome, Spent, Ticket, UnixSeconds};
 
 use crate::{
     clock::{HOUR, Time, right, shown_at, skewed},
     plan::Breach,
 };
 
-use super::{Event, World};
+use super::{Event, World, name_text};
 
 /// An order under way, as its machine knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,16 @@ enum Moment {
     DieBeforeWrite,
 }
 
+/// What was noted by one clock, by another that is ahead of it by so many seconds.
+fn told(failing: Failing, ahead: i64) -> Failing {
+    let Failing { count, until, spent } = failing;
+    Failing {
+        count,
+        until: UnixSeconds(until.0.saturating_add_signed(ahead)),
+        spent: Spent { until_ms: spent.until_ms.saturating_add_signed(ahead * 1_000) },
+    }
+}
+
 impl World {
     /// Takes the lease; the order goes out a moment later.
     pub(super) fn acquire(&mut self, machine: u32, ticket: Ticket, name: u32, replaces: bool) {
@@ -54,6 +64,10 @@ impl World {
                 return self.look_again(machine, ticket, until);
             }
         };
+        if let Some((_, failing)) = self.store.waits.get(&name) {
+            let known = &mut self.machines[machine as usize];
+            known.schedule.learn_failing(&name_text(name), told(*failing, known.skew));
+        }
         self.tally.in_flight_max = self.tally.in_flight_max.max(self.store.leases());
         let held = self.store.certificates[name as usize];
         let moment = self.draw_moment();
@@ -212,7 +226,9 @@ impl World {
         let due = machine.schedule.due(CertificateId(order.name.into()));
         if let (true, Some(due)) = (is_of_the_name, due) {
             // Who keeps the name next must know: the authority counts failures by the hour.
-            self.store.waits.insert(order.name, shown_at(due, machine.skew));
+            let failing = machine.schedule.failing(&name_text(order.name)).unwrap_or_default();
+            let right = told(failing, -machine.skew);
+            self.store.waits.insert(order.name, (shown_at(due, machine.skew), right));
         }
     }
 
