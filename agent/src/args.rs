@@ -41,6 +41,7 @@ pub enum Command {
     },
     /// Look at the machines that share certificates
     Fleet {
+        /// What to look at
         #[command(subcommand)]
         command: FleetCommand,
     },

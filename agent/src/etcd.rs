@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -128,8 +128,8 @@ impl Etcd {
         compares: &[Compare<'_>],
         changes: &[Change<'_>],
     ) -> Result<Option<i64>, EtcdError> {
-        let compares: Vec<_> = compares.iter().map(Compare::to_json).collect();
-        let changes: Vec<_> = changes.iter().map(Change::to_json).collect();
+        let compares: Vec<_> = compares.iter().map(Compare::json).collect();
+        let changes: Vec<_> = changes.iter().map(Change::json).collect();
         let asked = json!({ "compare": compares, "success": changes });
         let answer: Transacted = self.call("kv/txn", &asked).await?;
         Ok(answer.succeeded.then_some(answer.header.revision))
@@ -292,7 +292,7 @@ impl Etcd {
         let status = response.status();
         let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
         let body = tokio::time::timeout(REQUEST_TIMEOUT, body).await;
-        let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes());
+        let body = body.ok().and_then(Result::ok).map(Collected::to_bytes);
         let user = self.login.as_ref().map(|login| login.user.as_str());
         EtcdError::refused(endpoint, status, &body.unwrap_or_default(), user)
     }

@@ -37,7 +37,7 @@ pub(crate) enum Compare<'c> {
 }
 
 impl Compare<'_> {
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let (key, target, field, revision) = match self {
             Self::Created(key, revision) => (key, "CREATE", "create_revision", revision),
             Self::Modified(key, revision) => (key, "MOD", "mod_revision", revision),
@@ -60,7 +60,7 @@ pub(crate) enum Change<'c> {
 }
 
 impl Change<'_> {
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         match self {
             Self::Delete(key) => {
                 json!({ "request_delete_range": { "key": bytes_text(key.as_bytes()) } })

@@ -168,7 +168,7 @@ impl<'f> Replica<'f> {
         for (rank, place, _) in certificates {
             self.local.insert(place, rank);
         }
-        let names = |one: &Arc<Certificate>| one.names().iter().map(|n| n.to_string()).collect();
+        let names = |one: &Arc<Certificate>| one.names().iter().map(ToString::to_string).collect();
         if !taken.is_empty() {
             changed(taken.iter().map(names).collect());
         }
@@ -251,7 +251,7 @@ impl<'f> Replica<'f> {
             seen != version && at.elapsed() > (took * SCAN_SHARE).max(TICK)
         });
         if is_due {
-            self.scan().await?
+            self.scan().await?;
         }
         self.offer().await
     }
