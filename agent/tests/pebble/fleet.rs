@@ -236,7 +236,8 @@ fn what_is_wrong_with_a_cluster_is_told_with_whose_fault_it_is_and_what_to_do() 
     assert!(stranger.stop().success());
     // What somebody without a key puts there is not taken, and is replaced by what is good.
     let place = cluster.keys("certificate/").pop().unwrap();
-    let head = "sealane-certificate 1 ".to_owned() + &"ab".repeat(32) + " 0 9999999999\nnonsense";
+    let head =
+        "sealane-certificate 1 ".to_owned() + &"ab".repeat(32) + " 9999999998 9999999999\nnonsense";
     cluster.control(&["put", &place, &head]);
     agent.wait_until_said("whoever wrote it there does not have the sealing key");
     wait_for("the good one", || {

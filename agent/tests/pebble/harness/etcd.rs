@@ -77,6 +77,9 @@ impl Cluster {
 
     pub fn try_control(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = self.etcdctl();
+        if arguments.first() == Some(&"--endpoints") {
+            command.env_remove("ETCDCTL_ENDPOINTS");
+        }
         let is_open = fs::metadata(self.folder.path().join("with-auth")).is_ok();
         if is_open {
             command.args(["--user", "root:root"]);
@@ -201,7 +204,7 @@ impl Cluster {
         let mut command = Command::new(ETCDCTL);
         command.env("ETCDCTL_API", "3").arg("--cacert").arg(path("ca.pem"));
         command.arg("--cert").arg(path("node.pem")).arg("--key").arg(path("node.key"));
-        command.args(["--endpoints", &endpoints.join(",")]);
+        command.env("ETCDCTL_ENDPOINTS", endpoints.join(","));
         command
     }
 }
