@@ -44,7 +44,9 @@ pub(crate) struct Fleet {
     store: Arc<KeyedStore>,
     /// What is wrong with the cluster, since when; none while it answers.
     away: RefCell<Option<(Instant, String)>>,
-    /// The revision up to which this machine has everything.
+    /// The newest revision of the cluster that this machine knows of.
+    newest: Cell<i64>,
+    /// The revision of the last change that this machine has taken.
     seen: Cell<i64>,
     /// Whether all that was there has been taken once.
     is_complete: Cell<bool>,
@@ -67,6 +69,7 @@ impl Fleet {
             settings: settings.clone(),
             store,
             away: RefCell::new(Some((Instant::now(), "not asked yet".into()))),
+            newest: Cell::new(0),
             seen: Cell::new(0),
             is_complete: Cell::new(false),
         }))

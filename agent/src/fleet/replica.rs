@@ -99,9 +99,13 @@ impl<'f> Replica<'f> {
             }
             wait = DRAIN;
         }
-        let has_answers = self.take(put, deleted, changed)?;
+        self.fleet.newest.set(self.revision);
+        let taken = self.take(put, deleted, changed)?;
+        if taken != Took::Nothing {
+            self.fleet.seen.set(self.revision);
+        }
         self.offer_changes().await?;
-        self.reported.renew(self.fleet, self.local.len(), has_answers).await?;
+        self.reported.renew(self.fleet, self.local.len(), taken == Took::Entries).await?;
         self.look_behind().await
     }
 
@@ -134,7 +138,7 @@ impl<'f> Replica<'f> {
         put: Vec<Entry>,
         deleted: Vec<String>,
         changed: &impl Fn(Vec<Names>),
-    ) -> Result<bool, EtcdError> {
+    ) -> Result<Took, EtcdError> {
         let mut certificates = Vec::new();
         let mut entries = Vec::new();
         let (places, below) = (self.fleet.places.certificates(), self.fleet.places.entries());
@@ -152,7 +156,7 @@ impl<'f> Replica<'f> {
             }
         }
         if certificates.is_empty() && entries.is_empty() {
-            return Ok(false);
+            return Ok(Took::Nothing);
         }
         // In the order of their ranks: of two with names in common, the later one is served.
         certificates.sort_by_key(|(rank, _, _)| *rank);
@@ -164,7 +168,6 @@ impl<'f> Replica<'f> {
             .collect();
         let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
         self.fleet.store.keep(&taken, now_s, &changes).map_err(|error| ours(&error))?;
-        self.fleet.seen.set(self.revision);
         for (rank, place, _) in certificates {
             self.local.insert(place, rank);
         }
@@ -172,7 +175,7 @@ impl<'f> Replica<'f> {
         if !taken.is_empty() {
             changed(taken.iter().map(names).collect());
         }
-        Ok(!entries.is_empty())
+        Ok(if entries.is_empty() { Took::Certificates } else { Took::Entries })
     }
 
     /// The certificate of an entry, if this machine has none as good.
@@ -349,6 +352,8 @@ impl<'f> Replica<'f> {
             .as_deref()
             .and_then(|text| text.split_once(' '))
             .map_or((None, 0), |(id, at)| (Some(id), at.parse::<i64>().unwrap_or(0)));
+        // What was written is from the last listing; what this process has seen is younger.
+        let at = at.max(self.fleet.newest.get());
         let warning = match before {
             Some(id) if id != cluster => Some(format!(
                 "this is another cluster than before ({cluster}, not {id}): what it lacks is put \
@@ -372,6 +377,15 @@ impl<'f> Replica<'f> {
         let kept = store.keep(&[], 0, &[(CLUSTER, Some(text.as_bytes()))]);
         kept.map(drop).map_err(|error| ours(&error))
     }
+}
+
+/// What changed in the store by what was put in the cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Took {
+    Nothing,
+    Certificates,
+    /// Entries, which others wait for, and maybe certificates.
+    Entries,
 }
 
 /// What was listed.
