@@ -9,6 +9,7 @@ use sealane_renewal::UnixSeconds;
 use zeroize::Zeroizing;
 
 use crate::failure::{Failed, is_unknown_account};
+use crate::fleet::Fleet;
 use crate::http::Https;
 use crate::ledger::{AccountEntry, Ledger, Secret};
 use crate::order::with_nonces;
@@ -29,6 +30,7 @@ impl Opened {
     pub(crate) async fn with(
         authority: &Authority,
         ledger: &Ledger,
+        fleet: Option<&Fleet>,
         now: UnixSeconds,
     ) -> Result<Self, Failed> {
         let https = Https::trusting(&authority.roots).map_err(|e| Failed::ours(e.to_string()))?;
@@ -36,6 +38,10 @@ impl Opened {
         let account = match ledger.account(&authority.directory)? {
             Some(entry) => opening.known(entry).await?,
             None => opening.register(new_key()?).await?,
+        };
+        let account = match fleet {
+            Some(fleet) => opening.settled(fleet, account).await?,
+            None => account,
         };
         Ok(Self { account, https })
     }
@@ -73,6 +79,21 @@ impl Opening<'_> {
                 Ok(account)
             }
         }
+    }
+
+    /// The account of the whole fleet: an order is a matter of one account, and so are limits. The
+    /// first that a machine tells of is it; what another has opened meanwhile is left unused.
+    async fn settled(&self, fleet: &Fleet, account: Account) -> Result<Account, Failed> {
+        let directory = &self.authority.directory;
+        let Some(own) = self.ledger.account(directory)? else { return Ok(account) };
+        let (name, text) = Ledger::account_text(directory, &own)?;
+        let settled = fleet.settle(&name, &text).await?;
+        if *settled == *text {
+            return Ok(account);
+        }
+        let theirs = Ledger::account_of(directory, &settled)?;
+        self.ledger.keep_account(directory, &theirs)?;
+        self.known(theirs).await
     }
 
     /// Makes the account of `key`, which is remembered first.

@@ -15,19 +15,20 @@ use sealane_renewal::{
     Action, AuthorityId, CertificateId, Failure, Held, ORDERS_IN_FLIGHT_MAX, Outcome, Schedule,
     Ticket, UnixSeconds,
 };
-use sealane_store::KeyedStore;
+use sealane_store::{KeyedStore, SealingKeys};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
 use crate::dns;
 use crate::failure::Failed;
+use crate::fleet::Fleet;
 use crate::ledger::{Ledger, OrderEntry, id_of};
 use crate::order::{Issued, Wanted};
 use crate::renewal_info;
 use crate::settings::{Settings, WantedCertificate};
 
 use job::Authorities;
-use plan::{Plan, authority_of, schedule_of, seconds};
+use plan::{Plan, authority_of, held_of, schedule_of, seconds};
 
 /// An agent with its schedule, its orders under way, and its store.
 pub struct Agent {
@@ -36,6 +37,7 @@ pub struct Agent {
     certificates: HashMap<CertificateId, WantedCertificate>,
     /// What the schedule wants ordered, and what there is no room for yet.
     due: VecDeque<Due>,
+    fleet: Option<Rc<Fleet>>,
     /// Counts schedules: what was begun for another is not told to this one.
     generation: u64,
     ledger: Ledger,
@@ -54,15 +56,23 @@ impl Agent {
     ///
     /// # Errors
     /// What is remembered cannot be read.
-    pub fn new(settings: Settings, store: Arc<KeyedStore>) -> Result<Self, String> {
+    pub fn new(
+        settings: Settings,
+        store: Arc<KeyedStore>,
+        keys: SealingKeys,
+    ) -> Result<Self, String> {
         let (sender, came) = unbounded_channel();
+        let fleet = settings.fleet.as_ref();
+        let fleet = fleet.map(|fleet| Fleet::new(fleet, Arc::clone(&store), keys)).transpose();
+        let fleet = fleet.map_err(|error| format!("fleet: {error}"))?;
         let ledger = Ledger::new(store);
         let plan = Plan::of(&settings, &ledger).map_err(|error| error.to_string())?;
         let mut agent = Self {
-            authorities: Rc::new(Authorities::of(&settings, &ledger)),
+            authorities: Rc::new(Authorities::of(&settings, &ledger, fleet.as_ref())),
             came,
             certificates: HashMap::new(),
             due: VecDeque::new(),
+            fleet,
             generation: 0,
             ledger,
             resumed: VecDeque::new(),
@@ -87,17 +97,29 @@ impl Agent {
         if !is_same_store {
             return Err("store and store_key take a restart; restart the agent".into());
         }
+        if settings.fleet != self.settings.fleet {
+            return Err("[fleet] takes a restart; restart the agent".into());
+        }
         // All that can fail, before anything is changed.
         let plan = Plan::of(&settings, &self.ledger).map_err(|error| error.to_string())?;
         let is_same = settings.authorities == self.settings.authorities;
         // Also with the same: their files may have others in them.
-        self.authorities = Rc::new(Authorities::of(&settings, &self.ledger));
+        self.authorities = Rc::new(Authorities::of(&settings, &self.ledger, self.fleet.as_ref()));
         self.settings = settings;
         if !is_same {
             self.begin_schedule();
         }
         self.adopt(plan);
         Ok(())
+    }
+
+    /// Begins to share with the fleet, if there is one, until the agent is dropped.
+    pub fn share(&self) {
+        let Some(fleet) = &self.fleet else { return };
+        let sender = self.sender.clone();
+        // Nobody is there to hear it at the end of the process.
+        let changed = move |taken| drop(sender.send(Came::Taken(taken)));
+        spawn_local(Rc::clone(fleet).share(changed));
     }
 
     /// Begins what is due, and waits until something has come of what is under way, or more is due.
@@ -108,7 +130,10 @@ impl Agent {
         let wake = self.schedule.wake_at(now);
         // Bounded, because a clock may be set meanwhile.
         let wait = wake.map_or(WAIT_MAX, |at| Duration::from_secs(at.since(now)).min(WAIT_MAX));
-        let wait = wait.max(WAIT_MIN);
+        let wait = match self.is_waiting_for_fleet() {
+            true => FLEET_WAIT,
+            false => wait.max(WAIT_MIN),
+        };
         if let Ok(Some(came)) = tokio::time::timeout(wait, self.came.recv()).await {
             self.note(came);
         }
@@ -197,6 +222,10 @@ impl Agent {
     }
 
     fn begin(&mut self) {
+        // What the fleet has by now is not ordered once more.
+        if self.is_waiting_for_fleet() {
+            return;
+        }
         while self.under_way.len() < ORDERS_IN_FLIGHT_MAX
             && let Some(id) = self.resumed.pop_front()
         {
@@ -223,6 +252,10 @@ impl Agent {
                 self.due.push_back(due);
             }
         }
+    }
+
+    fn is_waiting_for_fleet(&self) -> bool {
+        self.fleet.as_ref().is_some_and(|fleet| !fleet.is_complete())
     }
 
     /// Goes on with an order that is remembered, wherever that was ordered.
@@ -303,6 +336,7 @@ impl Agent {
                     self.schedule.happened(now(), ticket, outcome);
                 }
             }
+            Came::Taken(all) => all.iter().for_each(|names| self.note_taken(names)),
             Came::Order { id, outcome, wanted } => {
                 let ticket = self.under_way.remove(&id).and_then(|under_way| under_way.ticket);
                 match outcome {
@@ -329,6 +363,15 @@ impl Agent {
         }
     }
 
+    /// Tells the schedule of a certificate that another machine of the fleet has obtained.
+    fn note_taken(&mut self, names: &[String]) {
+        let id = id_of(names);
+        let Some(known) = self.certificates.get(&id) else { return };
+        let Ok(Some(listed)) = self.ledger.held(&known.names) else { return };
+        let held = held_of(&self.settings, &listed);
+        self.schedule.want(now(), id, known.names.clone(), Some(held));
+    }
+
     fn note_failed(&mut self, wanted: &Wanted, failed: &Failed, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket {
             self.schedule.happened(now(), ticket, failed.outcome());
@@ -337,6 +380,10 @@ impl Agent {
             && let Ok(Some(entry)) = self.ledger.order(wanted.id)
         {
             self.give_up(wanted.id, entry);
+        }
+        // What another machine does is no failure to tell of.
+        if failed.held_until.is_some() {
+            return;
         }
         let next = self.schedule.due(wanted.id).map(|at| at.since(now()));
         let next = next.map(|seconds| value::duration_text(Duration::from_secs(seconds)));
@@ -349,11 +396,13 @@ impl Agent {
         let certificate = self.certificates.get(&id)?;
         let authority = self.settings.authorities.get(usize::from(at.0))?;
         let held = self.ledger.held(&certificate.names).ok().flatten();
+        let held_since_s = held.as_ref().map_or(i64::MIN, |held| held.not_before_s);
         let is_theirs = held.is_some_and(|held| held.label == authority.directory);
         let replaces = (replaces && is_theirs).then(|| self.ledger.known_as(&certificate.names));
         Some(Wanted {
             challenge: certificate.challenge.clone(),
             directory: authority.directory.clone(),
+            held_since_s,
             id,
             key: authority.key,
             names: certificate.names.clone(),
@@ -380,8 +429,18 @@ struct UnderWay {
 
 /// What has come of something under way.
 enum Came {
-    Answer { generation: u64, outcome: Outcome, ticket: Ticket },
-    Order { id: CertificateId, outcome: Result<Issued, Failed>, wanted: Wanted },
+    Answer {
+        generation: u64,
+        outcome: Outcome,
+        ticket: Ticket,
+    },
+    Order {
+        id: CertificateId,
+        outcome: Result<Issued, Failed>,
+        wanted: Wanted,
+    },
+    /// Certificates of the fleet that are in the store now, by their names.
+    Taken(Vec<Vec<String>>),
 }
 
 /// The time of this machine.
@@ -392,6 +451,8 @@ pub(crate) fn now() -> UnixSeconds {
 
 /// By how much a clock may be set back, as a daemon of time does, without a plan anew.
 const CLOCK_BACK_S_MAX: u64 = 60;
+/// How often it is looked whether the fleet's cluster answers; it is told, too.
+const FLEET_WAIT: Duration = Duration::from_secs(5);
 /// The longest that nothing is looked at.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The shortest, so that a clock that stands still makes nobody spin.

@@ -39,11 +39,31 @@ pub enum Command {
         #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
         config: PathBuf,
     },
+    /// Look at the machines that share certificates
+    Fleet {
+        /// What to look at
+        #[command(subcommand)]
+        command: FleetCommand,
+    },
     /// Read all of a store, and say whether it is in order
     #[command(hide = true)]
     Examine {
         /// The store
         store: PathBuf,
+    },
+}
+
+/// What to look at of a fleet.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Show how each machine is that is there
+    Status {
+        /// The configuration with the table [fleet]
+        #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
+        config: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -67,5 +87,6 @@ Exit codes:
 
 Examples:
   sealane-agent check
+  sealane-agent fleet status
   sealane-agent --config /etc/sealane/agent.toml
 ";

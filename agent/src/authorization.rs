@@ -25,6 +25,7 @@ pub(crate) async fn show_all(carried: &mut Carried<'_>, order: &mut Order) -> Re
     names.sort();
     names.dedup();
     carried.entry.answers = names;
+    carried.share(&answers).await?;
     carried.ledger.keep_order(carried.wanted.id, &carried.entry, answers)?;
     while let Some(place) = carried.entry.records.iter().position(|record| !record.is_made) {
         let Some(record) = carried.entry.records.get_mut(place) else { break };

@@ -18,6 +18,8 @@ pub(crate) struct Failed {
     pub(crate) ends_order: bool,
     /// The authority does not know our account: it is opened anew, with the same key.
     pub(crate) loses_account: bool,
+    /// Another machine of the fleet orders it, at least until then.
+    pub(crate) held_until: Option<UnixSeconds>,
     /// What the operator is told, a line each.
     pub(crate) text: String,
 }
@@ -31,6 +33,11 @@ impl Failed {
     /// Nobody's answer, or one that may be another later.
     pub(crate) fn later(text: impl Into<String>) -> Self {
         Self::of(Failure::TryLater, false, text.into())
+    }
+
+    /// Another machine of the fleet does it.
+    pub(crate) fn held(until: UnixSeconds, text: impl Into<String>) -> Self {
+        Self { held_until: Some(until), ..Self::later(text) }
     }
 
     /// What the authority will never do.
@@ -97,12 +104,15 @@ impl Failed {
     }
 
     fn of(failure: Failure, ends_order: bool, text: String) -> Self {
-        Self { failure, ends_order, loses_account: false, text }
+        Self { failure, ends_order, held_until: None, loses_account: false, text }
     }
 
     /// The outcome for the schedule.
     pub(crate) fn outcome(&self) -> Outcome {
-        Outcome::Failed(self.failure.clone())
+        match self.held_until {
+            Some(until) => Outcome::HeldByAnother { until },
+            None => Outcome::Failed(self.failure.clone()),
+        }
     }
 }
 

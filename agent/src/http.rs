@@ -1,7 +1,6 @@
 //! How the agent speaks HTTPS to authorities: [`Https`], whose roots are the operator's to choose.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,14 +16,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
-use sealane_certificate_files::{CertificateFileError, read_at_most};
-use sealane_engine::policy::Group;
-use sealane_engine::provider::{ProviderChoice, ProviderError, lane_provider};
 
 use crate::settings::RootSource;
+use crate::trust::{TrustError, client_config};
 
 /// A client of HTTPS for one authority, which bounds each request in time and size.
 #[derive(Clone)]
@@ -39,12 +33,7 @@ impl Https {
     /// # Errors
     /// Roots cannot be read, or none are there.
     pub(crate) fn trusting(roots: &[RootSource]) -> Result<Self, TrustError> {
-        let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
-            .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))?;
-        let config = ClientConfig::builder_with_provider(Arc::new(provider.crypto))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(read_roots(roots)?)
-            .with_no_client_auth();
+        let config = client_config(roots, None)?;
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(config)
             .https_only()
@@ -180,75 +169,8 @@ fn retry_after(headers: &HeaderMap) -> Option<SystemTime> {
     }
 }
 
-fn read_roots(sources: &[RootSource]) -> Result<RootCertStore, TrustError> {
-    let mut roots = RootCertStore::empty();
-    for source in sources {
-        let path = match source {
-            RootSource::File(path) => path.clone(),
-            RootSource::System => system_bundle().ok_or(TrustError::NoSystemBundle)?,
-        };
-        let mut text = Vec::new();
-        read_at_most(&path, ROOTS_BYTES_MAX, &mut text)?;
-        let broken = |what: String| TrustError::Broken { path: path.clone(), what };
-        if text.len() > ROOTS_BYTES_MAX {
-            return Err(broken(format!("is larger than {ROOTS_BYTES_MAX} bytes")));
-        }
-        let before = roots.len();
-        for der in CertificateDer::pem_slice_iter(&text) {
-            let der = der.map_err(|error| broken(error.to_string()))?;
-            match (roots.add(der), source) {
-                (Err(error), RootSource::File(_)) => return Err(broken(error.to_string())),
-                // What a distribution ships that no library takes is not the operator's to mend.
-                (Err(_), RootSource::System) | (Ok(()), _) => {}
-            }
-        }
-        if roots.len() == before {
-            return Err(broken("no certificate in it".into()));
-        }
-    }
-    Ok(roots)
-}
-
-fn system_bundle() -> Option<PathBuf> {
-    SYSTEM_BUNDLES.iter().map(Path::new).find(|path| path.is_file()).map(Path::to_owned)
-}
-
-/// Why an authority's server cannot be verified. The fault is the operator's.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TrustError {
-    /// A file does not hold roots.
-    #[error("roots: {}: {what}; name a file with certificates in PEM", path.display())]
-    Broken { path: PathBuf, what: String },
-    /// A file cannot be read.
-    #[error("roots: {0}")]
-    File(#[from] CertificateFileError),
-    /// The system has no bundle where we look for one.
-    #[error(
-        "roots: this system keeps no bundle of authorities in {}; install one (ca-certificates), \
-         or name a file in roots",
-        SYSTEM_BUNDLES.join(", ")
-    )]
-    NoSystemBundle,
-    /// There is no cryptography.
-    #[error(transparent)]
-    Provider(#[from] ProviderError),
-    /// There is no version of TLS.
-    #[error(transparent)]
-    Tls(#[from] rustls::Error),
-}
-
-/// Where systems keep the authorities that they believe: Debian and Alpine, Fedora, openSUSE, BSD.
-const SYSTEM_BUNDLES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
 /// Bytes of an answer: a chain, or a problem with a hundred identifiers.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a file of roots.
-const ROOTS_BYTES_MAX: usize = 4 << 20;
 /// For how long a connection that nothing is asked on stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// For how long one answer is waited for.
@@ -326,20 +248,5 @@ mod tests {
         assert_eq!((said.r#type.as_deref(), said.status), (Some("a"), Some(404)));
         let order = Bytes::from_static(b"{\"status\":\"valid\"}");
         assert_eq!(problem_of(StatusCode::OK, order.clone()), order);
-    }
-
-    #[test]
-    fn roots_that_are_none_are_told_with_their_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("roots.pem");
-        let said = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            Https::trusting(&[RootSource::File(path.clone())]).map(drop).unwrap_err().to_string()
-        };
-        assert!(said("").contains("roots.pem: no certificate in it; name a file with"));
-        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert!(said(broken).starts_with("roots: "), "{}", said(broken));
-        let absent = Https::trusting(&[RootSource::File(folder.path().join("absent"))]);
-        assert!(absent.map(drop).unwrap_err().to_string().contains("absent"));
     }
 }

@@ -74,6 +74,31 @@ impl Ledger {
         self.write(&[], &changes)
     }
 
+    /// Remembers an order that another machine had begun, instead of what is remembered here.
+    pub(crate) fn take_over(&self, id: CertificateId, text: &[u8]) -> Result<(), LedgerError> {
+        let name = order_name(id);
+        let order: OrderEntry = decode(&name, text)?;
+        self.write(&[], &[(name, Some(encode(&order)?))])
+    }
+
+    /// An order as another machine takes it over.
+    pub(crate) fn order_text(order: &OrderEntry) -> Result<Zeroizing<Vec<u8>>, LedgerError> {
+        encode(order)
+    }
+
+    /// The name and the text of the account's entry.
+    pub(crate) fn account_text(
+        directory: &str,
+        account: &AccountEntry,
+    ) -> Result<(String, Zeroizing<Vec<u8>>), LedgerError> {
+        Ok((account_name(directory), encode(account)?))
+    }
+
+    /// The account in the text of an entry.
+    pub(crate) fn account_of(directory: &str, text: &[u8]) -> Result<AccountEntry, LedgerError> {
+        decode(&account_name(directory), text)
+    }
+
     /// Forgets an order, and the answers that were given for it.
     pub(crate) fn drop_order(
         &self,
@@ -189,6 +214,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// What the entry holds.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// What is answered over HTTP to whoever asks for `token`.
     pub(crate) fn over_http(token: &str, text: &str) -> Self {
         let text = Zeroizing::new(text.as_bytes().to_vec());

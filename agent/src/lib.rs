@@ -21,12 +21,15 @@ pub mod args;
 mod authorization;
 mod certificate;
 mod dns;
+mod etcd;
 mod failure;
+mod fleet;
 mod http;
 mod ledger;
 mod order;
 mod renewal_info;
 pub mod run;
 pub mod settings;
+mod trust;
 
 pub use agent::Agent;

@@ -14,7 +14,8 @@ use crate::authorization;
 use crate::certificate::{self, KnownAs};
 use crate::dns;
 use crate::failure::{Failed, is_bad_nonce, is_gone, is_unmatched};
-use crate::ledger::{Ledger, OrderEntry};
+use crate::fleet::Claim;
+use crate::ledger::{Answer, Ledger, OrderEntry};
 use crate::renewal_info::identifier;
 use crate::settings::{Challenge, KeyKind};
 
@@ -23,6 +24,8 @@ use crate::settings::{Challenge, KeyKind};
 pub(crate) struct Wanted {
     pub(crate) challenge: Challenge,
     pub(crate) directory: String,
+    /// When the certificate that is in the store now begins, in Unix time.
+    pub(crate) held_since_s: i64,
     pub(crate) id: CertificateId,
     pub(crate) key: KeyKind,
     pub(crate) names: Vec<String>,
@@ -33,6 +36,8 @@ pub(crate) struct Wanted {
 
 /// An order that is being carried out.
 pub(crate) struct Carried<'o> {
+    /// The right to it, in a fleet.
+    pub(crate) claim: Option<&'o Claim>,
     pub(crate) entry: OrderEntry,
     pub(crate) ledger: &'o Ledger,
     pub(crate) now: fn() -> UnixSeconds,
@@ -49,6 +54,7 @@ impl<'o> Carried<'o> {
         wanted: &'o Wanted,
         opened: &'o Opened,
         ledger: &'o Ledger,
+        claim: Option<&'o Claim>,
         now: fn() -> UnixSeconds,
     ) -> Result<Self, Failed> {
         let mut names = wanted.names.clone();
@@ -71,8 +77,9 @@ impl<'o> Carried<'o> {
                 }
             }
         };
-        let carried = Self { entry, ledger, now, opened, wanted };
+        let carried = Self { claim, entry, ledger, now, opened, wanted };
         carried.keep()?;
+        carried.share(&[]).await?;
         Ok(carried)
     }
 
@@ -85,6 +92,9 @@ impl<'o> Carried<'o> {
         match self.steps().await {
             Err(failed) if failed.ends_order => {
                 authorization::take_back(&mut self).await;
+                if let Some(claim) = self.claim {
+                    claim.forget(&self.entry).await?;
+                }
                 self.ledger.drop_order(self.wanted.id, &self.entry)?;
                 Err(failed)
             }
@@ -163,6 +173,7 @@ impl<'o> Carried<'o> {
         let order = created.map_err(|error| self.failed("a new order", &error))?;
         self.entry.url = Some(order.url().to_owned());
         self.keep()?;
+        self.share(&[]).await?;
         Ok(order)
     }
 
@@ -226,7 +237,11 @@ impl<'o> Carried<'o> {
         })?;
         let now_s = i64::try_from((self.now)().0).unwrap_or(i64::MAX);
         let (key, names) = (&self.entry.key, &self.wanted.names);
-        let certificate = certificate::join(&chain, key, names, &self.wanted.directory, now_s)?;
+        let directory = &self.wanted.directory;
+        let certificate = certificate::join(&chain, key, names, directory, now_s)?;
+        if let Some(claim) = self.claim {
+            claim.issue(directory, &certificate, &self.entry).await?;
+        }
         self.ledger.issue(self.wanted.id, &self.entry, &certificate, now_s)?;
         let (not_before_s, not_after_s) = (certificate.not_before_s(), certificate.not_after_s());
         Ok(Issued { not_after_s, not_before_s })
@@ -235,6 +250,12 @@ impl<'o> Carried<'o> {
     /// Remembers what it has come to.
     pub(crate) fn keep(&self) -> Result<(), Failed> {
         Ok(self.ledger.keep_order(self.wanted.id, &self.entry, Vec::new())?)
+    }
+
+    /// Tells the fleet what it has come to, and gives it answers to give.
+    pub(crate) async fn share(&self, answers: &[Answer]) -> Result<(), Failed> {
+        let Some(claim) = self.claim else { return Ok(()) };
+        claim.keep(&Ledger::order_text(&self.entry)?, answers).await
     }
 
     /// What is ordered, for people.

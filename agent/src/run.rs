@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command as Program, ExitCode};
@@ -12,13 +12,15 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use sealane_operator::memory::hide_memory;
 use sealane_operator::{Priority, say, say_at, sealing_keys};
-use sealane_store::{DATA_FILE, KeyedStore, Store, examine};
+use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store, examine};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 
 use crate::agent::Agent;
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, FleetCommand};
+use crate::etcd::Etcd;
+use crate::fleet;
 use crate::settings::Settings;
 
 /// Does what was typed, and says on standard error what comes of it.
@@ -29,6 +31,9 @@ pub fn run(arguments: Arguments) -> ExitCode {
         None => serve(&arguments.config),
         Some(Command::Check { config }) => check(&config),
         Some(Command::Examine { store }) => look_into(&store),
+        Some(Command::Fleet { command: FleetCommand::Status { config, json } }) => {
+            fleet_status(&config, json)
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -67,13 +72,30 @@ fn check(file: &Path) -> Result<(), End> {
     Ok(())
 }
 
+fn fleet_status(file: &Path, is_json: bool) -> Result<(), End> {
+    let settings = Settings::load(file).map_err(End::invalid)?;
+    let Some(fleet) = &settings.fleet else {
+        let what = "has no table [fleet], so this machine shares with no other";
+        return Err(End::invalid(format!("{}: {what}", file.display())));
+    };
+    let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
+    let statuses = runtime.block_on(fleet::statuses(&etcd, &fleet.prefix)).map_err(End::failed)?;
+    let text = match is_json {
+        true => serde_json::to_string_pretty(&statuses).map_err(End::failed)? + "\n",
+        false => fleet::table(&statuses),
+    };
+    io::stdout().write_all(text.as_bytes()).map_err(End::failed)
+}
+
 fn serve(file: &Path) -> Result<(), End> {
     let settings = Settings::load(file).map_err(End::invalid)?;
-    let store = open(&settings)?;
+    let (store, keys) = open(&settings)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
     LocalSet::new().block_on(&runtime, async {
         let mut signals = Signals::caught().map_err(End::failed)?;
-        let mut agent = Agent::new(settings, store).map_err(End::invalid)?;
+        let mut agent = Agent::new(settings, store, keys).map_err(End::invalid)?;
+        agent.share();
         say(&format!("looks after {} certificates", agent.certificate_count()));
         tell(&[NotifyState::Ready]);
         loop {
@@ -145,7 +167,7 @@ impl Signals {
 }
 
 /// Opens the store, or makes an empty one where none is.
-fn open(settings: &Settings) -> Result<Arc<KeyedStore>, End> {
+fn open(settings: &Settings) -> Result<(Arc<KeyedStore>, SealingKeys), End> {
     let keys = sealing_keys(&settings.store_key);
     let keys = keys.map_err(|error| End::invalid(format!("store_key: {error}")))?;
     refuse_rights_of_root(&settings.store)?;
@@ -153,8 +175,8 @@ fn open(settings: &Settings) -> Result<Arc<KeyedStore>, End> {
         examine_apart(&settings.store)?;
     }
     let store = Store::open_or_create(&settings.store).map_err(End::invalid)?;
-    let keyed = KeyedStore::new(Arc::new(store), keys).map_err(End::invalid)?;
-    Ok(Arc::new(keyed))
+    let keyed = KeyedStore::new(Arc::new(store), keys.clone()).map_err(End::invalid)?;
+    Ok((Arc::new(keyed), keys))
 }
 
 /// Whoever writes to the store's folder can lead a process astray that opens it: one that may do

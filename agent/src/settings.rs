@@ -1,11 +1,13 @@
 //! What an operator asks of the agent: read from a TOML file into [`Settings`].
 
 mod file;
+mod fleet;
 mod lists;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sealane_operator::{KeySource, Mistake, Mistakes, Place, read_text};
 
@@ -16,6 +18,8 @@ pub struct Settings {
     pub authorities: Vec<Authority>,
     /// What is issued; no set of names twice.
     pub certificates: Vec<WantedCertificate>,
+    /// The machines that this one shares certificates with, if there are any.
+    pub fleet: Option<FleetSettings>,
     /// Files with more of what is issued. [`Self::load`] has read them into the certificates.
     pub lists: Vec<NameList>,
     /// The folder of the certificate store.
@@ -77,6 +81,50 @@ pub struct ExternalAccount {
     pub kid: String,
     /// The file with the key, in base64url.
     pub key_file: PathBuf,
+}
+
+/// Machines that share certificates, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// The cluster that they share.
+    pub etcd: EtcdSettings,
+    /// How long an order is this machine's, after the last word from it.
+    pub lease: Duration,
+    /// The name of this machine, which no other has.
+    pub machine: String,
+    /// What stands before each of their keys; ends with `/`.
+    pub prefix: String,
+}
+
+/// A cluster of etcd, and how it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdSettings {
+    /// URLs for clients, without a path.
+    pub endpoints: Vec<String>,
+    /// What this machine shows it.
+    pub identity: Option<Identity>,
+    /// Who this machine is to it.
+    pub login: Option<EtcdLogin>,
+    /// Whom its certificates are held against.
+    pub roots: Vec<RootSource>,
+}
+
+/// A user of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdLogin {
+    /// Where the password comes from.
+    pub password: KeySource,
+    /// The user's name.
+    pub user: String,
+}
+
+/// A certificate with its private key, both in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The file with the chain.
+    pub certificate: PathBuf,
+    /// The file with the private key.
+    pub key: PathBuf,
 }
 
 /// A kind of key that certificates have.

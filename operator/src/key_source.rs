@@ -40,8 +40,13 @@ impl fmt::Display for KeySource {
     }
 }
 
-/// Reads the table of a source: one of `file`, `credential` and `command`.
+/// Reads the table of a source of sealing keys: one of `file`, `credential` and `command`.
 pub fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
+    secret_source(table, "file = \"/etc/sealane/store.key\"")
+}
+
+/// Reads the table of a source: one of `file`, `credential` and `command`; with an example.
+pub fn secret_source(table: &mut Table<'_>, example: &str) -> Option<KeySource> {
     let (file, credential) = (table.value("file"), table.value("credential"));
     match (file, credential, table.value("command")) {
         (Some(file), None, None) => file.path().map(KeySource::File),
@@ -50,12 +55,12 @@ pub fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
             command.list(COMMAND_WORDS_MAX, |word| word.parsed(value::word)).map(KeySource::Command)
         }
         (None, None, None) => {
-            table.required("file", "file = \"/etc/sealane/store.key\"");
+            table.required("file", example);
             None
         }
         (first, second, third) => {
             for extra in [first, second, third].into_iter().flatten().skip(1) {
-                let what = "a second source of sealing keys";
+                let what = "a second source";
                 extra.wrong(Problem::new(what, "keep one of file, credential and command"));
             }
             None
@@ -68,19 +73,26 @@ pub fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
 /// # Errors
 /// They cannot be read, or are no keys. No error quotes them.
 pub fn sealing_keys(source: &KeySource) -> Result<SealingKeys, KeySourceError> {
-    let text = match source {
-        KeySource::Command(words) => output_of(words)?,
+    SealingKeys::from_text(&secret_text(source)?)
+        .map_err(|error| KeySourceError::NoKeys { from: source.to_string(), error })
+}
+
+/// Reads the text that `source` names, such as a password; a program gets a bounded time.
+///
+/// # Errors
+/// It cannot be read. No error quotes it.
+pub fn secret_text(source: &KeySource) -> Result<Zeroizing<String>, KeySourceError> {
+    match source {
+        KeySource::Command(words) => output_of(words),
         KeySource::Credential(name) => {
             let folder = env::var_os("CREDENTIALS_DIRECTORY");
             let folder =
                 folder.ok_or_else(|| KeySourceError::NoCredentials { name: name.clone() })?;
             // The service manager sees to who can read it.
-            text_of(&PathBuf::from(folder).join(name), Check::Size)?
+            text_of(&PathBuf::from(folder).join(name), Check::Size)
         }
-        KeySource::File(path) => text_of(path, Check::SizeAndMode)?,
-    };
-    SealingKeys::from_text(&text)
-        .map_err(|error| KeySourceError::NoKeys { from: source.to_string(), error })
+        KeySource::File(path) => text_of(path, Check::SizeAndMode),
+    }
 }
 
 /// Makes a key file for this user alone with one new key in it; leaves one that is there alone.
@@ -224,7 +236,7 @@ fn read_text(from: impl Read) -> io::Result<Zeroizing<String>> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(KEY_SOURCE_BYTES_MAX + 1));
     from.take(KEY_SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > KEY_SOURCE_BYTES_MAX {
-        return Err(io::Error::other("it is too long for sealing keys"));
+        return Err(io::Error::other("it is too long for a key"));
     }
     match str::from_utf8(&bytes) {
         Ok(text) => Ok(Zeroizing::new(text.to_owned())),

@@ -11,7 +11,9 @@ mod said;
 mod text;
 pub mod value;
 
-pub use key_source::{KeySource, KeySourceError, create_key_file, sealing_keys, store_key};
+pub use key_source::{
+    KeySource, KeySourceError, create_key_file, sealing_keys, secret_source, secret_text, store_key,
+};
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use said::{Priority, call_this_program, say, say_at};
 pub use text::{SETTINGS_BYTES_MAX, read_text};

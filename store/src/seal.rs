@@ -172,6 +172,30 @@ impl SealingKeys {
         self.open_bound(id, nonce, sealed, &associated_format_1(id, chain))
     }
 
+    /// Seals what leaves this machine, for `place`: it opens there and nowhere else.
+    ///
+    /// # Errors
+    /// The system gave no random bytes, or `value` is too long.
+    pub fn seal_for(&self, place: &str, value: &[u8]) -> Result<Vec<u8>, SealingKeyError> {
+        let bound = associated_place(self.current(), place);
+        let sealed = self.seal_parts([&[], value], &bound)?;
+        Ok([sealed.id.0.as_slice(), &sealed.nonce, &sealed.bytes].concat())
+    }
+
+    /// Opens what [`Self::seal_for`] made, on any machine, for the same `place`.
+    ///
+    /// # Errors
+    /// It was changed, is of another place, or is sealed with a key that is not among these.
+    pub fn open_at(&self, place: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, UnsealError> {
+        let sealed = SealedEntry::parse(sealed).ok_or(UnsealError::Damaged)?;
+        let bound = associated_place(sealed.id, place);
+        let opened = self.open_bytes(sealed.id, sealed.nonce, sealed.bytes, &bound);
+        opened.map_err(|error| match error {
+            OpenError::Damaged => UnsealError::Damaged,
+            OpenError::KeyMissing => UnsealError::KeyMissing { id: sealed.id },
+        })
+    }
+
     fn open_bound(
         &self,
         id: SealingKeyId,
@@ -261,6 +285,23 @@ pub enum SealingKeyError {
     Twice {
         /// Counted from 1.
         line: usize,
+    },
+}
+
+/// Why what came from elsewhere stays sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsealError {
+    /// Somebody without the key wrote or moved it.
+    #[error("its seal is broken: whoever wrote it there does not have the sealing key")]
+    Damaged,
+    /// Sealed by whoever has a key that is not here.
+    #[error(
+        "it is sealed with the key {id}, which is not among the sealing keys of this machine; add \
+         that one to them"
+    )]
+    KeyMissing {
+        /// The key's name.
+        id: SealingKeyId,
     },
 }
 
@@ -369,6 +410,10 @@ fn associated(id: SealingKeyId, bound: &[u8]) -> Vec<u8> {
 
 fn associated_entry(id: SealingKeyId, bound: &[u8]) -> Vec<u8> {
     [b"sealane sealed entry 1".as_slice(), &id.0, bound].concat()
+}
+
+fn associated_place(id: SealingKeyId, place: &str) -> Vec<u8> {
+    [b"sealane sealed place 1".as_slice(), &id.0, place.as_bytes()].concat()
 }
 
 fn associated_format_1(id: SealingKeyId, chain: &[u8]) -> Vec<u8> {

@@ -309,6 +309,17 @@ impl Store {
         })
     }
 
+    /// The certificate with this digest, if it is there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn certificate(&self, digest: CertificateDigest) -> Result<Option<Listed>, StoreError> {
+        self.read(|txn| match self.tables.record(txn, digest)? {
+            Some(_) => self.listed(txn, digest).map(Some),
+            None => Ok(None),
+        })
+    }
+
     /// The certificates that expire after the one `after`, or from the first to expire, at most
     /// `count_max`. Asking again with the last one goes on from there, so that nothing holds the
     /// database's old pages while a list is shown.
@@ -452,6 +463,7 @@ impl Store {
         let record = record.ok_or(Fault::What("a name or a date leads to no certificate"))?;
         let served = self.tables.served_names(txn, digest, &record)?;
         Ok(Listed {
+            all_names: record.names.iter().map(|name| (*name).to_owned()).collect(),
             digest,
             imported_s: record.imported_s,
             key_type: record.key_type,
@@ -503,6 +515,8 @@ impl fmt::Debug for Store {
 /// A certificate without its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
+    /// The names of the certificate.
+    pub all_names: Vec<String>,
     /// Tells it from all others.
     pub digest: CertificateDigest,
     /// When it was imported, in Unix time.

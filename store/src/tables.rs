@@ -11,7 +11,7 @@ use std::path::Path;
 use heed::types::{Bytes, Str, U64, Unit};
 use heed::{AnyTls, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, byteorder::BE};
 use sealane_engine::certificates::{
-    AskedName, CertificateDigest, Gone, StoreId, StoredCertificate,
+    AskedName, Certificate, CertificateDigest, Gone, StoreId, StoredCertificate,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -552,6 +552,13 @@ pub(crate) fn digest_of<'a>(chain: impl Iterator<Item = &'a [u8]>) -> Certificat
         hash.update(der);
     }
     CertificateDigest(hash.finalize().into())
+}
+
+/// The digest by which every store knows a certificate: the same in all of them, and of the chain
+/// alone.
+#[must_use]
+pub fn stored_digest(certificate: &Certificate) -> CertificateDigest {
+    digest_of(certificate.chain())
 }
 
 /// The key of the table `expiry`: times sort as numbers, those before 1970 first.

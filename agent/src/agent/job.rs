@@ -1,6 +1,7 @@
 //! What runs beside the loop: orders, and the accounts that they are made with.
 
 use std::future::Future;
+use std::rc::Rc;
 use std::time::Duration;
 
 use sealane_renewal::AuthorityId;
@@ -11,6 +12,7 @@ use super::now;
 use crate::account::Opened;
 use crate::dns;
 use crate::failure::Failed;
+use crate::fleet::{Claim, Fleet};
 use crate::ledger::Ledger;
 use crate::order::{Carried, Issued, Wanted};
 use crate::settings::{Authority, Challenge, Settings};
@@ -18,13 +20,18 @@ use crate::settings::{Authority, Challenge, Settings};
 /// The authorities of the settings, each with its account once that is open.
 pub(super) struct Authorities {
     all: Vec<(Authority, Mutex<Option<Opened>>)>,
+    fleet: Option<Rc<Fleet>>,
     ledger: Ledger,
 }
 
 impl Authorities {
-    pub(super) fn of(settings: &Settings, ledger: &Ledger) -> Self {
+    pub(super) fn of(settings: &Settings, ledger: &Ledger, fleet: Option<&Rc<Fleet>>) -> Self {
         let all = settings.authorities.iter().cloned();
-        Self { all: all.map(|each| (each, Mutex::default())).collect(), ledger: ledger.clone() }
+        Self {
+            all: all.map(|each| (each, Mutex::default())).collect(),
+            fleet: fleet.cloned(),
+            ledger: ledger.clone(),
+        }
     }
 
     /// The account with an authority; who comes while it is being opened waits for that.
@@ -36,7 +43,7 @@ impl Authorities {
         if let Some(opened) = &*account {
             return Ok(opened.clone());
         }
-        let opened = Opened::with(authority, &self.ledger, now()).await?;
+        let opened = Opened::with(authority, &self.ledger, self.fleet.as_deref(), now()).await?;
         *account = Some(opened.clone());
         Ok(opened)
     }
@@ -44,8 +51,10 @@ impl Authorities {
     /// Orders a certificate, or goes on with its order.
     pub(super) async fn order(&self, at: AuthorityId, wanted: &Wanted) -> Result<Issued, Failed> {
         let whole = async {
+            let claim = self.claimed(wanted).await?;
             let opened = self.opened(at).await?;
-            Carried::begun(wanted, &opened, &self.ledger, now).await?.carry_out().await
+            let begun = Carried::begun(wanted, &opened, &self.ledger, claim.as_ref(), now);
+            begun.await?.carry_out().await
         };
         let limit = limit_of(wanted);
         let came = tokio::time::timeout(limit, whole).await;
@@ -58,6 +67,22 @@ impl Authorities {
             self.lose(at).await?;
         }
         came
+    }
+
+    /// The right to order it, in a fleet, with what another machine had begun.
+    async fn claimed(&self, wanted: &Wanted) -> Result<Option<Claim>, Failed> {
+        let Some(fleet) = &self.fleet else { return Ok(None) };
+        let label = wanted.names.join(", ");
+        let (claim, begun) = fleet.claim(wanted.id, &label).await?;
+        if fleet.has_better(&wanted.names, wanted.key, wanted.held_since_s).await? {
+            // The replica brings it in a moment, and the schedule is told.
+            let text = format!("{label}: another machine of the fleet has just obtained it");
+            return Err(Failed::held(now().plus(TAKEN_WAIT_S), text));
+        }
+        if let Some(begun) = begun {
+            self.ledger.take_over(wanted.id, &begun)?;
+        }
+        Ok(Some(claim))
     }
 
     /// Lets the account be opened anew, with the same key.
@@ -96,5 +121,7 @@ fn limit_of(wanted: &Wanted) -> Duration {
     ORDER_TIMEOUT.saturating_add(dns::COMMAND_TIMEOUT.saturating_mul(2).saturating_mul(records))
 }
 
+/// Until a certificate that the fleet has is asked for again, if it has not come by then.
+const TAKEN_WAIT_S: u64 = 60;
 /// For how long one order may be under way, without records.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(1_800);

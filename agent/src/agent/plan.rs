@@ -6,6 +6,8 @@ use sealane_renewal::{
     self as renewal, AuthorityId, CertificateId, Held, Limits, Schedule, UnixSeconds,
 };
 
+use sealane_store::Listed;
+
 use crate::ledger::{Ledger, LedgerError, OrderEntry};
 use crate::settings::{Settings, WantedCertificate};
 
@@ -23,15 +25,20 @@ impl Plan {
     pub(super) fn of(settings: &Settings, ledger: &Ledger) -> Result<Self, LedgerError> {
         let mut certificates = Vec::new();
         for wanted in &settings.certificates {
-            let held = ledger.held(&wanted.names)?.map(|held| Held {
-                not_before: seconds(held.not_before_s),
-                not_after: seconds(held.not_after_s),
-                // One that came otherwise is renewed as well; its authority knows nothing of us.
-                authority: authority_of(settings, &held.label),
-            });
+            let held = ledger.held(&wanted.names)?.map(|held| held_of(settings, &held));
             certificates.push((wanted.clone(), held));
         }
         Ok(Self { certificates, orders: ledger.orders()? })
+    }
+}
+
+/// A certificate of the store as the schedule has it.
+pub(super) fn held_of(settings: &Settings, listed: &Listed) -> Held {
+    Held {
+        not_before: seconds(listed.not_before_s),
+        not_after: seconds(listed.not_after_s),
+        // One that came otherwise is renewed as well; its authority knows nothing of us.
+        authority: authority_of(settings, &listed.label),
     }
 }
 

@@ -44,7 +44,8 @@ impl Home {
     }
 
     fn agent(&self, names: &[&str]) -> Agent {
-        Agent::new(self.settings(DIRECTORY, names), Arc::clone(&self.store)).unwrap()
+        let keys = sealing_keys(&KeySource::File(self.folder.path().join("key"))).unwrap();
+        Agent::new(self.settings(DIRECTORY, names), Arc::clone(&self.store), keys).unwrap()
     }
 }
 

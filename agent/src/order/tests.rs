@@ -128,6 +128,7 @@ fn wanted() -> Wanted {
     Wanted {
         challenge: Challenge::Http01,
         directory: format!("{AT}/dir"),
+        held_since_s: i64::MIN,
         id: id_of(&names),
         key: KeyKind::P256,
         names,
@@ -150,7 +151,7 @@ fn an_order_whose_certificate_is_of_no_use_is_ended() {
             let authority = MadeUp { order: order("valid"), certificate, ..MadeUp::default() };
             let opened = opened(&authority, folder.path()).await;
             let wanted = wanted();
-            let carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+            let carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
             assert!(ledger.order(wanted.id).unwrap().is_some());
             let failed = carried.carry_out().await.unwrap_err();
             assert!(failed.ends_order, "{}", failed.text);
@@ -162,7 +163,7 @@ fn an_order_whose_certificate_is_of_no_use_is_ended() {
         let authority = MadeUp { order, ..MadeUp::default() };
         let opened = opened(&authority, folder.path()).await;
         let wanted = wanted();
-        let carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+        let carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
         assert!(carried.carry_out().await.unwrap_err().ends_order);
     });
 }
@@ -176,7 +177,7 @@ fn an_authority_that_keeps_nothing_of_what_is_replaced_is_asked_for_a_plain_orde
         let opened = opened(&authority, folder.path()).await;
         let known_as = KnownAs { authority: "AA".into(), serial: "AQ".into() };
         let wanted = Wanted { replaces: Some(known_as), ..wanted() };
-        let mut carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+        let mut carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
         carried.create().await.map(drop).map_err(|failed| failed.text).unwrap();
         assert_eq!(authority.count("/new"), 2);
         let kept = ledger.order(wanted.id).unwrap().unwrap();
@@ -195,7 +196,7 @@ fn what_a_command_made_for_another_authority_is_taken_away() {
         let authority = MadeUp::default();
         let opened = opened(&authority, folder.path()).await;
         let wanted = wanted();
-        let mut carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+        let mut carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
         carried.entry.records.push(Record {
             name: "_acme-challenge.a.test".into(),
             value: "v".into(),
@@ -204,7 +205,7 @@ fn what_a_command_made_for_another_authority_is_taken_away() {
         });
         carried.keep().unwrap();
         let of_another = Wanted { directory: "https://other.test/dir".into(), ..wanted.clone() };
-        let carried = Carried::begun(&of_another, &opened, &ledger, now).await.unwrap();
+        let carried = Carried::begun(&of_another, &opened, &ledger, None, now).await.unwrap();
         assert!(carried.entry.records.is_empty());
         let said = std::fs::read_to_string(&calls).unwrap();
         assert_eq!(said, "cleanup _acme-challenge.a.test\n");
@@ -228,7 +229,7 @@ fn what_was_not_ordered_and_what_is_no_token_are_not_answered() {
             let opened = opened(&authority, folder.path()).await;
             let challenge = Challenge::Dns01(vec!["true".into()]);
             let wanted = Wanted { challenge, ..wanted() };
-            let mut carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+            let mut carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
             let mut order = carried.create().await.map_err(|failed| failed.text).unwrap();
             let failed = authorization::show_all(&mut carried, &mut order).await.unwrap_err();
             assert!(failed.ends_order && failed.text.contains(words), "{}", failed.text);
@@ -238,7 +239,7 @@ fn what_was_not_ordered_and_what_is_no_token_are_not_answered() {
         authority.order["authorizations"] = json!([AT, AT]);
         let opened = opened(&authority, folder.path()).await;
         let wanted = wanted();
-        let mut carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+        let mut carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
         let mut order = carried.create().await.map_err(|failed| failed.text).unwrap();
         let failed = authorization::show_all(&mut carried, &mut order).await.unwrap_err();
         assert!(failed.text.contains("wants 2 authorizations for 1 names"), "{}", failed.text);
@@ -257,7 +258,7 @@ fn a_record_that_was_made_is_not_made_again_by_an_order_that_goes_on() {
         let challenge = Challenge::Dns01(command.map(str::to_owned).to_vec());
         let wanted = Wanted { challenge, ..wanted() };
         for _ in 0..2 {
-            let mut carried = Carried::begun(&wanted, &opened, &ledger, now).await.unwrap();
+            let mut carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
             let order = carried.known().await.map_err(|failed| failed.text).unwrap();
             let mut order = match order {
                 Some(order) => order,

@@ -36,6 +36,7 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
         };
         value.list(CERTIFICATES_MAX, read)
     });
+    let fleet = top.table("fleet", super::fleet::fleet);
     let (mut each, mut lists) = (Vec::new(), Vec::new());
     for issued in certificates? {
         match issued {
@@ -46,6 +47,7 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
     Some(Settings {
         authorities: authorities?,
         certificates: each,
+        fleet,
         lists,
         store: store?,
         store_key: key?,
@@ -204,7 +206,7 @@ fn profile_name(text: &str) -> Result<String, Problem> {
     }
 }
 
-fn root_source(value: &Value<'_>) -> Option<RootSource> {
+pub(super) fn root_source(value: &Value<'_>) -> Option<RootSource> {
     match value.as_text() {
         Some("system") => Some(RootSource::System),
         _ => value.path().map(RootSource::File),
@@ -234,4 +236,4 @@ const COMMAND_WORDS_MAX: usize = 64;
 /// URLs that a CA may write to.
 const CONTACTS_MAX: usize = 8;
 /// Sources of roots for one CA.
-const ROOTS_MAX: usize = 16;
+pub(super) const ROOTS_MAX: usize = 16;

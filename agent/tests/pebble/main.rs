@@ -11,6 +11,7 @@
 )]
 
 mod failures;
+mod fleet;
 mod harness;
 mod killed;
 mod many;

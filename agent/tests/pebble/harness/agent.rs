@@ -8,6 +8,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
 use rustix::process::Signal;
+use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_operator::{KeySource, create_key_file, sealing_keys};
 use sealane_store::{KeyedStore, Listed, Store};
 use tempfile::TempDir;
@@ -35,6 +38,25 @@ impl Home {
             roots: authority.path("ca.pem"),
             started: Cell::new(0),
         }
+    }
+
+    /// Another machine, with the same sealing key.
+    pub fn beside(&self, authority: &Authority) -> Self {
+        let other = Self::new(authority);
+        fs::copy(self.path("key"), other.path("key")).unwrap();
+        other
+    }
+
+    /// Puts a certificate for these names into the store, as whoever pushes it does.
+    pub fn import(&self, names: &[&str], chain_and_key: &str) {
+        let provider = lane_provider(ProviderChoice::Auto, &Group::ALL).unwrap();
+        let mut builder = IndexBuilder::new(&provider.crypto, 0);
+        builder.add("push", chain_and_key.as_bytes());
+        let indexed = builder.finish(DefaultCertificate::Absent);
+        let certificates: Vec<_> = indexed.index.iter().map(Arc::clone).collect();
+        assert_eq!(certificates.len(), 1, "{names:?}: {:?}", indexed.errors);
+        let store = wait_for("the store", || self.store());
+        store.import(&certificates, 0).unwrap();
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

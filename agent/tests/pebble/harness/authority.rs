@@ -150,6 +150,7 @@ pub const EXTERNAL_KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nME
 const HOOK: &str = "#!/bin/sh
 set -eu
 echo \"$1 $2 $3\" >> \"$(dirname \"$0\")/calls\"
+while [ -e \"$(dirname \"$0\")/hook-waits\" ]; do sleep 0.1; done
 if [ -e \"$(dirname \"$0\")/hook-fails\" ]; then echo 'no such zone' >&2; exit 3; fi
 case $1 in
   present) exec curl -sSf -o /dev/null -d \"{\\\"host\\\":\\\"$2.\\\",\\\"value\\\":\\\"$3\\\"}\" \

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod authority;
+pub mod etcd;
 pub mod gate;
 pub mod process;
 

@@ -5,11 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use sealane_engine::certificates::{CertificateStore as _, EncodedKey, KeyEncoding};
-use sealane_store::{KeyedStore, Listed};
-use zeroize::Zeroizing;
+use sealane_engine::certificates::CertificateStore as _;
+use sealane_store::{KeyedStore, Listed, pem_text};
 
 use super::place::{at, folder_beside, rename, sync_folder};
 use super::{Place, Progress, Refusal, each_by_expiry};
@@ -73,7 +70,7 @@ impl Export<'_> {
             match self.store.view().and_then(|view| view.open(listed.digest)) {
                 Ok(opened) => {
                     let key = self.arguments.private_keys.then_some(&opened.key);
-                    take(listed, &pem(opened.chain.iter().map(|der| &**der), key))?;
+                    take(listed, &pem_text(opened.chain.iter().map(|der| &**der), key))?;
                 }
                 Err(_) => {
                     let names = listed.names.join(", ");
@@ -125,40 +122,5 @@ fn file_name(listed: &Listed) -> Result<String, String> {
     }
 }
 
-/// A chain, and behind it its key.
-pub(super) fn pem<'d>(
-    chain: impl Iterator<Item = &'d [u8]>,
-    key: Option<&'d EncodedKey>,
-) -> Zeroizing<Vec<u8>> {
-    let key = key.map(|key| (label(key), key.der()));
-    let sections: Vec<_> = chain.map(|der| ("CERTIFICATE", der)).chain(key).collect();
-    // Enough for all of it: a text that grew would leave a copy of the key behind.
-    let bytes = sections.iter().map(|(_, der)| der.len() * 3 / 2 + MARKS_BYTES).sum();
-    let mut text = Zeroizing::new(Vec::with_capacity(bytes));
-    for (label, der) in sections {
-        // Into a buffer of ours: the encoder's own would keep a part of the key on the stack.
-        let mut encoded = Zeroizing::new(vec![0; der.len().div_ceil(3) * 4]);
-        let len = STANDARD.encode_slice(der, &mut encoded).unwrap_or_default();
-        text.extend_from_slice(format!("-----BEGIN {label}-----\n").as_bytes());
-        for line in encoded[..len].chunks(LINE_BYTES) {
-            text.extend_from_slice(line);
-            text.push(b'\n');
-        }
-        text.extend_from_slice(format!("-----END {label}-----\n").as_bytes());
-    }
-    text
-}
-
-fn label(key: &EncodedKey) -> &'static str {
-    match key.encoding() {
-        KeyEncoding::Pkcs1 => "RSA PRIVATE KEY",
-        KeyEncoding::Pkcs8 => "PRIVATE KEY",
-        KeyEncoding::Sec1 => "EC PRIVATE KEY",
-    }
-}
-
 /// Linux's limit.
 const FILE_NAME_BYTES_MAX: usize = 255;
-const LINE_BYTES: usize = 64;
-/// The lines that begin and end a section.
-const MARKS_BYTES: usize = 128;

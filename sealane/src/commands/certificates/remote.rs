@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::export::pem;
 use super::output::{ListedReport, write_removed};
 use super::stream::Input;
 use super::{Progress, Refusal, STANDARD_INPUT, now_s, read_files, said, stream};
@@ -313,7 +312,7 @@ impl<'c> SentFiles<'c> {
     fn next(&mut self, to: &mut [u8]) -> usize {
         if self.sent == self.text.len() {
             let Some(certificate) = self.left.next() else { return 0 };
-            self.text = pem(certificate.chain(), Some(certificate.key()));
+            self.text = sealane_store::pem_text(certificate.chain(), Some(certificate.key()));
             self.sent = 0;
             self.progress.step(1);
         }

@@ -1,0 +1,310 @@
+//! etcd over its JSON gateway: [`Etcd`].
+//!
+//! The gateway carries the same calls as gRPC, over HTTP/1.1 with JSON, in which numbers are text
+//! and bytes are base64. It takes nobody's name from a client's certificate (etcd's documentation,
+//! "gRPC gateway"), so who may do what is told by a user and a password.
+
+mod failure;
+mod watch;
+mod wire;
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use crate::settings::{EtcdLogin, EtcdSettings};
+use crate::trust::{TrustError, client_config};
+
+pub(crate) use failure::EtcdError;
+pub(crate) use watch::{Seen, Watch};
+pub(crate) use wire::{Change, Compare, Entry, Page};
+use wire::{Granted, Kept, Ranged, Token, Transacted, bytes_text, end_of_prefix};
+
+/// A client of one cluster, which bounds each request in time and size.
+pub(crate) struct Etcd {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    endpoints: Vec<String>,
+    /// The endpoint that answered last.
+    first: Cell<usize>,
+    login: Option<Login>,
+    /// What the cluster knows this client by, until it forgets.
+    token: RefCell<Option<String>>,
+}
+
+struct Login {
+    user: String,
+    password: Zeroizing<String>,
+}
+
+impl Etcd {
+    /// A client of the cluster that `settings` name.
+    ///
+    /// # Errors
+    /// Certificates or the password cannot be read.
+    pub(crate) fn new(settings: &EtcdSettings) -> Result<Self, TrustError> {
+        let config = client_config(&settings.roots, settings.identity.as_ref())?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        let login = settings.login.as_ref().map(|EtcdLogin { user, password }| {
+            let password = sealane_operator::secret_text(password)?;
+            let password = Zeroizing::new(password.trim_end_matches(['\r', '\n']).to_owned());
+            Ok::<_, TrustError>(Login { user: user.clone(), password })
+        });
+        Ok(Self {
+            client,
+            endpoints: settings.endpoints.clone(),
+            first: Cell::new(0),
+            login: login.transpose()?,
+            token: RefCell::new(None),
+        })
+    }
+
+    /// The entries whose keys begin with `prefix`, behind the key `after`, at most [`PAGE`], as
+    /// they were at a revision; 0 is now.
+    pub(crate) async fn page(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        revision: i64,
+    ) -> Result<Page, EtcdError> {
+        // The least key behind one is that with a zero byte more.
+        let from = after.map_or_else(|| prefix.to_owned(), |after| format!("{after}\0"));
+        let asked = json!({
+            "key": bytes_text(from.as_bytes()),
+            "range_end": bytes_text(&end_of_prefix(prefix)),
+            "limit": PAGE.to_string(),
+            "revision": revision.to_string(),
+        });
+        Ok(self.call::<Ranged>("kv/range", &asked).await?.into())
+    }
+
+    /// One entry.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Entry>, EtcdError> {
+        let asked = json!({ "key": bytes_text(key.as_bytes()) });
+        let page: Page = self.call::<Ranged>("kv/range", &asked).await?.into();
+        Ok(page.entries.into_iter().next())
+    }
+
+    /// How many entries below `prefix` have changed after a revision, and the cluster's own.
+    pub(crate) async fn changed_since(
+        &self,
+        prefix: &str,
+        revision: i64,
+    ) -> Result<(u64, Page), EtcdError> {
+        let asked = json!({
+            "key": bytes_text(prefix.as_bytes()),
+            "range_end": bytes_text(&end_of_prefix(prefix)),
+            "min_mod_revision": revision.saturating_add(1).to_string(),
+            "limit": "1",
+            "keys_only": true,
+        });
+        let page: Page = self.call::<Ranged>("kv/range", &asked).await?.into();
+        Ok((page.entries.len() as u64, page))
+    }
+
+    /// Makes `changes` if all of `compares` hold, all at one revision, which it returns; none if
+    /// one does not hold.
+    pub(crate) async fn change_if(
+        &self,
+        compares: &[Compare<'_>],
+        changes: &[Change<'_>],
+    ) -> Result<Option<i64>, EtcdError> {
+        let compares: Vec<_> = compares.iter().map(Compare::json).collect();
+        let changes: Vec<_> = changes.iter().map(Change::json).collect();
+        let asked = json!({ "compare": compares, "success": changes });
+        let answer: Transacted = self.call("kv/txn", &asked).await?;
+        Ok(answer.succeeded.then_some(answer.header.revision))
+    }
+
+    /// Makes `changes` at one revision.
+    pub(crate) async fn change(&self, changes: &[Change<'_>]) -> Result<i64, EtcdError> {
+        // A comparison with nothing always holds.
+        Ok(self.change_if(&[], changes).await?.unwrap_or_default())
+    }
+
+    /// A lease that ends so long after the last word of it.
+    pub(crate) async fn grant(&self, lifetime: Duration) -> Result<i64, EtcdError> {
+        let asked = json!({ "TTL": lifetime.as_secs().to_string() });
+        Ok(self.call::<Granted>("lease/grant", &asked).await?.id)
+    }
+
+    /// Keeps a lease alive; whether it was alive still.
+    pub(crate) async fn keep_alive(&self, lease: i64) -> Result<bool, EtcdError> {
+        let asked = json!({ "ID": lease.to_string() });
+        Ok(self.call::<Kept>("lease/keepalive", &asked).await?.result.ttl > 0)
+    }
+
+    /// Ends a lease, and all that hangs on it.
+    pub(crate) async fn revoke(&self, lease: i64) -> Result<(), EtcdError> {
+        let asked = json!({ "ID": lease.to_string() });
+        self.call::<serde_json::Value>("lease/revoke", &asked).await.map(drop)
+    }
+
+    /// All changes below `prefix` from a revision on.
+    pub(crate) async fn watch(&self, prefix: &str, from: i64) -> Result<Watch, EtcdError> {
+        let asked = json!({ "create_request": {
+            "key": bytes_text(prefix.as_bytes()),
+            "range_end": bytes_text(&end_of_prefix(prefix)),
+            "start_revision": from.to_string(),
+            "progress_notify": true,
+        }});
+        let text = asked.to_string();
+        let opening = |endpoint: String| {
+            let text = &text;
+            async move {
+                let response = self.send(&endpoint, "watch", text).await?;
+                match response.status().is_success() {
+                    true => Ok(Watch::new(endpoint, response.into_body())),
+                    false => Err(self.refusal(&endpoint, response).await),
+                }
+            }
+        };
+        self.anywhere(opening).await
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        asked: &impl Serialize,
+    ) -> Result<T, EtcdError> {
+        let text = Zeroizing::new(serde_json::to_string(asked).unwrap_or_default());
+        let text = &text;
+        self.anywhere(|endpoint| async move { self.once(&endpoint, what, text).await }).await
+    }
+
+    /// Asks the endpoint that answered last; if it is that one that is at fault, the others.
+    async fn anywhere<T, F>(&self, ask: impl Fn(String) -> F) -> Result<T, EtcdError>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        let count = self.endpoints.len();
+        let mut last = EtcdError::nowhere();
+        for number in 0..count {
+            let at = (self.first.get() + number) % count;
+            let Some(endpoint) = self.endpoints.get(at) else { break };
+            last = match self.logged_in(endpoint, &ask).await {
+                Err(error) if error.is_of_endpoint() => error,
+                answer => {
+                    self.first.set(at);
+                    return answer;
+                }
+            };
+        }
+        Err(last)
+    }
+
+    /// Asks one endpoint, with a token that it knows.
+    async fn logged_in<T, F>(
+        &self,
+        endpoint: &str,
+        ask: &impl Fn(String) -> F,
+    ) -> Result<T, EtcdError>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        if self.login.is_some() && self.token.borrow().is_none() {
+            self.log_in(endpoint).await?;
+        }
+        match ask(endpoint.to_owned()).await {
+            // It forgets one that was not used for minutes.
+            Err(error) if error.is_of_token() && self.login.is_some() => {
+                self.log_in(endpoint).await?;
+                ask(endpoint.to_owned()).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn log_in(&self, endpoint: &str) -> Result<(), EtcdError> {
+        let Some(Login { user, password }) = &self.login else { return Ok(()) };
+        self.token.replace(None);
+        let asked = Zeroizing::new(json!({ "name": user, "password": **password }).to_string());
+        let Token { token } = self.once(endpoint, "auth/authenticate", &asked).await?;
+        self.token.replace(Some(token));
+        Ok(())
+    }
+
+    async fn once<T: DeserializeOwned>(
+        &self,
+        endpoint: &str,
+        what: &str,
+        text: &str,
+    ) -> Result<T, EtcdError> {
+        let whole = async {
+            let response = self.send(endpoint, what, text).await?;
+            if !response.status().is_success() {
+                return Err(self.refusal(endpoint, response).await);
+            }
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| EtcdError::unheard(endpoint, &*error))?.to_bytes();
+            serde_json::from_slice(&body)
+                .map_err(|error| EtcdError::senseless(endpoint, what, &error))
+        };
+        let came = tokio::time::timeout(REQUEST_TIMEOUT, whole).await;
+        came.unwrap_or_else(|_| Err(EtcdError::late(endpoint, REQUEST_TIMEOUT)))
+    }
+
+    async fn send(
+        &self,
+        endpoint: &str,
+        what: &str,
+        text: &str,
+    ) -> Result<Response<hyper::body::Incoming>, EtcdError> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{endpoint}/v3/{what}"))
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(token) = &*self.token.borrow() {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+        let request = request.map_err(|error| EtcdError::unheard(endpoint, &error))?;
+        let sent = tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await;
+        let response = sent.map_err(|_| EtcdError::late(endpoint, REQUEST_TIMEOUT))?;
+        response.map_err(|error| EtcdError::unheard(endpoint, &error))
+    }
+
+    /// What a refusal says.
+    async fn refusal(
+        &self,
+        endpoint: &str,
+        response: Response<hyper::body::Incoming>,
+    ) -> EtcdError {
+        let status = response.status();
+        let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
+        let body = tokio::time::timeout(REQUEST_TIMEOUT, body).await;
+        let body = body.ok().and_then(Result::ok).map(Collected::to_bytes);
+        let user = self.login.as_ref().map(|login| login.user.as_str());
+        EtcdError::refused(endpoint, status, &body.unwrap_or_default(), user)
+    }
+}
+
+/// Entries of a page.
+pub(crate) const PAGE: usize = 1_000;
+/// Bytes of an answer: a page of certificates, each with a chain, in base64.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// For how long a connection that nothing is asked on stays open.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a refusal.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+/// For how long one answer is waited for; a cluster elects a leader within seconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

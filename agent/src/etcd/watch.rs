@@ -1,0 +1,111 @@
+//! Changes of the cluster's store as they happen: [`Watch`].
+
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+
+use super::failure::EtcdError;
+use super::wire::{Entry, Watched};
+
+/// A stream of changes, each told once, in the order of their revisions.
+pub(crate) struct Watch {
+    endpoint: String,
+    body: Incoming,
+    /// What has come of the message that is not whole yet.
+    gathered: Vec<u8>,
+    /// How much of it has no end of a line.
+    searched: usize,
+}
+
+/// What a watch has seen.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Entries that were put or deleted, up to a revision.
+    Changes { put: Vec<Entry>, deleted: Vec<String>, revision: i64 },
+    /// What there was is gone: changes between are not told, and all has to be listed.
+    Compacted,
+}
+
+impl Watch {
+    pub(super) fn new(endpoint: String, body: Incoming) -> Self {
+        Self { endpoint, body, gathered: Vec::new(), searched: 0 }
+    }
+
+    /// What happens next; may be dropped and called again.
+    ///
+    /// # Errors
+    /// The stream ended, or is not as it should be.
+    pub(crate) async fn next(&mut self) -> Result<Seen, EtcdError> {
+        loop {
+            if let Some(line) = self.line()
+                && let Some(seen) = self.seen(&line)?
+            {
+                return Ok(seen);
+            }
+            if self.searched < self.gathered.len() {
+                continue;
+            }
+            let frame = tokio::time::timeout(SILENCE_MAX, self.body.frame()).await;
+            let frame = frame.map_err(|_| EtcdError::late(&self.endpoint, SILENCE_MAX))?;
+            let frame = match frame {
+                None => return Err(EtcdError::ended(&self.endpoint)),
+                Some(Err(error)) => return Err(EtcdError::unheard(&self.endpoint, &error)),
+                Some(Ok(frame)) => frame,
+            };
+            if let Some(data) = frame.data_ref() {
+                if self.gathered.len() + data.len() > MESSAGE_BYTES_MAX {
+                    return Err(EtcdError::endless(&self.endpoint, MESSAGE_BYTES_MAX));
+                }
+                self.gathered.extend_from_slice(data);
+            }
+        }
+    }
+
+    /// The next whole line, taken out.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let unsearched = self.gathered.get(self.searched..).unwrap_or_default();
+        let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.gathered.len();
+            return None;
+        };
+        let rest = self.gathered.split_off(self.searched + end + 1);
+        self.searched = 0;
+        Some(std::mem::replace(&mut self.gathered, rest))
+    }
+
+    fn seen(&self, line: &[u8]) -> Result<Option<Seen>, EtcdError> {
+        if line.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        let message: Watched = serde_json::from_slice(line)
+            .map_err(|error| EtcdError::senseless(&self.endpoint, "watch", &error))?;
+        let events = match (message.result, message.error) {
+            (Some(events), _) => events,
+            (None, error) => {
+                let text = error.unwrap_or_default().to_string();
+                return Err(EtcdError::said(&self.endpoint, &text));
+            }
+        };
+        if events.compact_revision > 0 {
+            return Ok(Some(Seen::Compacted));
+        }
+        if events.canceled {
+            return Err(EtcdError::said(&self.endpoint, &events.cancel_reason));
+        }
+        let (mut put, mut deleted) = (Vec::new(), Vec::new());
+        for event in events.events {
+            let entry = Entry::from(event.kv);
+            match event.kind.as_str() {
+                "DELETE" => deleted.push(entry.key),
+                _ => put.push(entry),
+            }
+        }
+        Ok(Some(Seen::Changes { put, deleted, revision: events.header.revision }))
+    }
+}
+
+/// Bytes of one message: what was changed at one revision, or a thousand of them.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// A watch tells every ten minutes that there was nothing to tell.
+const SILENCE_MAX: Duration = Duration::from_secs(1_200);

@@ -1,0 +1,137 @@
+//! Machines that share certificates through a cluster of etcd: [`Fleet`].
+//!
+//! ```text
+//!   this machine's store  <---- Replica: list, watch, batches ----  PREFIX/certificate/HASH
+//!           |  what is newer here                                    PREFIX/entry/NAME
+//!           +------------------------------------------------------> (all sealed)
+//!   an order  -- Claim: a lease, a revision as its fence ----------> PREFIX/claim/ID
+//!   status    -- under a lease of its own -------------------------> PREFIX/status/MACHINE
+//! ```
+//!
+//! The local store stays what lanes serve from; the cluster only fills it. What leaves the machine
+//! is sealed with the store's sealing key, for its place: the cluster holds no key in clear, and
+//! nobody without a sealing key can put anything there that a machine takes.
+
+mod claim;
+mod places;
+mod replica;
+mod sealed;
+mod status;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealane_operator::{Priority, say, say_at, value};
+use sealane_store::{KeyedStore, SealingKeys};
+
+use crate::etcd::{Etcd, EtcdError};
+use crate::settings::FleetSettings;
+use crate::trust::TrustError;
+
+pub(crate) use claim::Claim;
+use places::Places;
+use replica::Replica;
+pub(crate) use status::{statuses, table};
+
+/// A fleet as one of its machines sees it.
+pub(crate) struct Fleet {
+    etcd: Etcd,
+    keys: SealingKeys,
+    places: Places,
+    settings: FleetSettings,
+    store: Arc<KeyedStore>,
+    /// What is wrong with the cluster, since when; none while it answers.
+    away: RefCell<Option<(Instant, String)>>,
+    /// The newest revision of the cluster that this machine knows of.
+    newest: Cell<i64>,
+    /// The revision of the last change that this machine has taken.
+    seen: Cell<i64>,
+    /// Whether all that was there has been taken once.
+    is_complete: Cell<bool>,
+}
+
+impl Fleet {
+    /// The fleet of `settings`, seen from the machine with this store. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// Certificates or the password cannot be read.
+    pub(crate) fn new(
+        settings: &FleetSettings,
+        store: Arc<KeyedStore>,
+        keys: SealingKeys,
+    ) -> Result<Rc<Self>, TrustError> {
+        Ok(Rc::new(Self {
+            etcd: Etcd::new(&settings.etcd)?,
+            keys,
+            places: Places::below(&settings.prefix),
+            settings: settings.clone(),
+            store,
+            away: RefCell::new(Some((Instant::now(), "not asked yet".into()))),
+            newest: Cell::new(0),
+            seen: Cell::new(0),
+            is_complete: Cell::new(false),
+        }))
+    }
+
+    /// Shares until the process ends: takes what others put there, puts there what is new here, and
+    /// tells how this machine is. While the cluster is away it tries again.
+    pub(crate) async fn share(self: Rc<Self>, changed: impl Fn(Vec<Vec<String>>)) {
+        let mut wait = WAIT_MIN;
+        loop {
+            let begun = Instant::now();
+            let failure = match Replica::listed(&self, &changed).await {
+                Ok(mut replica) => {
+                    self.came_back();
+                    // Whoever waits to order may.
+                    changed(Vec::new());
+                    replica.follow(&changed).await
+                }
+                Err(failure) => failure,
+            };
+            self.went_away(&failure);
+            wait = if begun.elapsed() > WAIT_MAX { WAIT_MIN } else { (wait * 2).min(WAIT_MAX) };
+            tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        }
+    }
+
+    /// Whether this machine has what the fleet has: then it may tell what is missing.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete.get() && self.away.borrow().is_none()
+    }
+
+    fn came_back(&self) {
+        if let Some((since, _)) = self.away.take() {
+            let for_long = value::duration_text(Duration::from_secs(since.elapsed().as_secs()));
+            say(&format!("fleet: etcd answers, after {for_long}"));
+        }
+        self.is_complete.set(true);
+        self.tell_health(None);
+    }
+
+    fn went_away(&self, failure: &EtcdError) {
+        let text = failure.to_string();
+        let (since, before) = self.away.borrow().clone().unwrap_or((Instant::now(), String::new()));
+        if before != text {
+            say_at(
+                Priority::Warning,
+                &format!(
+                    "fleet: {text}\n  what is served is served on; orders wait until it answers"
+                ),
+            );
+        }
+        self.tell_health(Some(&text));
+        self.away.replace(Some((since, text)));
+    }
+
+    /// Leaves word in the store for `sealane serve`, which says on `/healthz` when it is long.
+    fn tell_health(&self, what: Option<&str>) {
+        status::leave_word(&self.store, what);
+    }
+}
+
+/// The longest that a cluster which does not answer is left alone.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The shortest.
+const WAIT_MIN: Duration = Duration::from_millis(500);

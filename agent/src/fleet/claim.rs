@@ -1,0 +1,249 @@
+//! Who orders a certificate, and the fence that keeps one who slept from writing: [`Claim`].
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use sealane_engine::certificates::{Certificate, KeyType};
+use sealane_renewal::CertificateId;
+use tokio::task::{JoinHandle, spawn_local};
+use zeroize::Zeroizing;
+
+use super::Fleet;
+use super::sealed::{self, Rank, Sealed};
+use super::status::statuses;
+use crate::agent::now;
+use crate::etcd::{Change, Compare, EtcdError};
+use crate::failure::Failed;
+use crate::ledger::{Answer, OrderEntry};
+use crate::settings::KeyKind;
+
+/// The right of this machine to order one certificate, for as long as it says that it lives.
+///
+/// Everything that it writes carries the condition that the claim is still the one that was made:
+/// the revision of its making is the fence. Whoever slept for longer than the lease writes nothing.
+pub(crate) struct Claim {
+    fleet: Rc<Fleet>,
+    /// The place of the claim, and the revision at which it was made.
+    place: String,
+    made: i64,
+    order: String,
+    lease: i64,
+    alive: JoinHandle<()>,
+}
+
+impl Fleet {
+    /// Claims a certificate, and with it what another machine had begun of its order.
+    ///
+    /// # Errors
+    /// Another machine orders it, or the cluster does not answer.
+    pub(crate) async fn claim(
+        self: &Rc<Self>,
+        id: CertificateId,
+        label: &str,
+    ) -> Result<(Claim, Option<Zeroizing<Vec<u8>>>), Failed> {
+        if !self.is_complete() {
+            let text = format!("{label}: not ordered while the fleet's etcd does not answer");
+            return Err(Failed::later(text));
+        }
+        let failed = |error: EtcdError| Failed::later(format!("{label}: not ordered: {error}"));
+        let place = self.places.claim(id);
+        let lease = self.etcd.grant(self.settings.lease).await.map_err(failed)?;
+        let me = self.settings.machine.as_bytes();
+        let put = [Change::Put(&place, me, lease)];
+        let made = self.etcd.change_if(&[Compare::Created(&place, 0)], &put).await;
+        let made = match made.map_err(failed)? {
+            Some(revision) => revision,
+            None => {
+                let held = self.etcd.get(&place).await.map_err(failed)?;
+                // The answer to the first of two equal questions may have been lost.
+                match held {
+                    Some(entry) if entry.lease == lease => entry.create_revision,
+                    held => {
+                        let _ = self.etcd.revoke(lease).await;
+                        let who =
+                            held.map(|held| String::from_utf8_lossy(&held.value).into_owned());
+                        let who = who.unwrap_or_else(|| "another machine".into());
+                        let text = format!("{label}: {who} is ordering it for the fleet");
+                        let until = now().plus(self.settings.lease.as_secs());
+                        return Err(Failed::held(until, text));
+                    }
+                }
+            }
+        };
+        let alive = spawn_local(Rc::clone(self).keep_alive(lease, self.settings.lease / 3));
+        let claim = Claim {
+            fleet: Rc::clone(self),
+            order: self.places.order(id),
+            place,
+            made,
+            lease,
+            alive,
+        };
+        let begun = self.etcd.get(&claim.order).await.map_err(failed)?;
+        let begun = begun.and_then(|entry| self.keys.open_at(&entry.key, &entry.value).ok());
+        Ok((claim, begun))
+    }
+
+    async fn keep_alive(self: Rc<Self>, lease: i64, every: Duration) {
+        loop {
+            tokio::time::sleep(every).await;
+            // If it has ended, the fence says so to whoever writes.
+            if let Ok(false) = self.etcd.keep_alive(lease).await {
+                return;
+            }
+        }
+    }
+
+    /// Whether the cluster has a certificate for these names that begins later.
+    ///
+    /// # Errors
+    /// The cluster does not answer.
+    pub(crate) async fn has_better(
+        &self,
+        names: &[String],
+        key: KeyKind,
+        than_s: i64,
+    ) -> Result<bool, Failed> {
+        let key_type = match key {
+            KeyKind::P256 => KeyType::EcdsaP256,
+            KeyKind::P384 => KeyType::EcdsaP384,
+            KeyKind::Rsa2048 => KeyType::Rsa { bits: 2_048 },
+        };
+        let place = self.places.certificate(names.iter().map(String::as_str), key_type);
+        let entry =
+            self.etcd.get(&place).await.map_err(|error| Failed::later(error.to_string()))?;
+        let rank = entry.and_then(|entry| Sealed::parse(&entry.value).map(|sealed| sealed.rank));
+        Ok(rank.is_some_and(|rank| rank.not_before_s > than_s))
+    }
+
+    /// The value of an entry that all machines have: what is there, or else `value`, put now.
+    ///
+    /// # Errors
+    /// The cluster does not answer, or has what does not open.
+    pub(crate) async fn settle(
+        &self,
+        name: &str,
+        value: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Failed> {
+        let failed = |text: String| Failed::later(format!("{name}: {text}"));
+        let place = self.places.entry(name);
+        let sealed =
+            self.keys.seal_for(&place, value).map_err(|error| failed(error.to_string()))?;
+        let put = [Change::Put(&place, &sealed, 0)];
+        let made = self.etcd.change_if(&[Compare::Created(&place, 0)], &put).await;
+        if made.map_err(|error| failed(error.to_string()))?.is_some() {
+            return Ok(Zeroizing::new(value.to_vec()));
+        }
+        let there = self.etcd.get(&place).await.map_err(|error| failed(error.to_string()))?;
+        let there = there.ok_or_else(|| failed("it has gone again".into()))?;
+        self.keys.open_at(&place, &there.value).map_err(|error| failed(error.to_string()))
+    }
+}
+
+impl Claim {
+    /// Shares what the order has come to, and the answers that any machine may be asked for.
+    /// Returns when those that are there have them, or some seconds later.
+    ///
+    /// # Errors
+    /// The claim is another machine's by now, or the cluster does not answer.
+    pub(crate) async fn keep(&self, order: &[u8], answers: &[Answer]) -> Result<(), Failed> {
+        let seal = |place: &str, value: &[u8]| {
+            let sealed = self.fleet.keys.seal_for(place, value);
+            sealed.map_err(|error| Failed::ours(error.to_string()))
+        };
+        let order = seal(&self.order, order)?;
+        let mut sealed = Vec::new();
+        for answer in answers {
+            let place = self.fleet.places.entry(&answer.name);
+            let value = seal(&place, answer.text())?;
+            sealed.push((place, value));
+        }
+        let mut puts = vec![Change::Put(self.order.as_str(), order.as_slice(), 0)];
+        puts.extend(sealed.iter().map(|(place, value)| Change::Put(place, value, 0)));
+        let revision = self.fenced(&puts).await?;
+        if !sealed.is_empty() {
+            self.fleet.wait_until_all_have(revision).await;
+        }
+        Ok(())
+    }
+
+    /// Puts a certificate into the cluster, and forgets the order.
+    ///
+    /// # Errors
+    /// The claim is another machine's by now, or the cluster does not answer.
+    pub(crate) async fn issue(
+        &self,
+        label: &str,
+        issued: &Certificate,
+        order: &OrderEntry,
+    ) -> Result<(), Failed> {
+        let names = issued.names().iter().map(|name| &**name);
+        let place = self.fleet.places.certificate(names, issued.key_type());
+        let rank = Rank::of(issued);
+        let parts = (issued.chain(), issued.key());
+        let value = sealed::seal(&place, rank, label, parts, &self.fleet.keys);
+        let value = value.map_err(|error| Failed::ours(error.to_string()))?;
+        self.end(Some((&place, &value)), order).await
+    }
+
+    /// Forgets the order, which came to nothing.
+    ///
+    /// # Errors
+    /// The claim is another machine's by now, or the cluster does not answer.
+    pub(crate) async fn forget(&self, order: &OrderEntry) -> Result<(), Failed> {
+        self.end(None, order).await
+    }
+
+    async fn end(&self, put: Option<(&str, &[u8])>, order: &OrderEntry) -> Result<(), Failed> {
+        let gone: Vec<String> =
+            order.answers.iter().map(|name| self.fleet.places.entry(name)).collect();
+        let mut changes: Vec<Change<'_>> = gone.iter().map(|place| Change::Delete(place)).collect();
+        changes.push(Change::Delete(&self.order));
+        changes.extend(put.map(|(place, value)| Change::Put(place, value, 0)));
+        self.fenced(&changes).await.map(drop)
+    }
+
+    async fn fenced(&self, changes: &[Change<'_>]) -> Result<i64, Failed> {
+        let fence = [Compare::Created(&self.place, self.made)];
+        match self.fleet.etcd.change_if(&fence, changes).await {
+            Ok(Some(revision)) => Ok(revision),
+            Ok(None) => Err(Failed::later(
+                "the order is another machine's by now: this one was silent for longer than \
+                 fleet.lease",
+            )),
+            Err(error) => Err(Failed::later(error.to_string())),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.alive.abort();
+        let (fleet, lease) = (Rc::clone(&self.fleet), self.lease);
+        // If that is not heard, the lease runs out.
+        spawn_local(async move { fleet.etcd.revoke(lease).await });
+    }
+}
+
+impl Fleet {
+    /// Waits until all machines that are there have everything up to a revision, for seconds at
+    /// most: who has not by then is not waited for.
+    async fn wait_until_all_have(&self, revision: i64) {
+        let all = async {
+            loop {
+                if let Ok(statuses) = statuses(&self.etcd, self.places.all()).await
+                    && statuses.iter().all(|status| status.revision >= revision)
+                {
+                    return;
+                }
+                tokio::time::sleep(ANSWERS_TICK).await;
+            }
+        };
+        let _ = tokio::time::timeout(ANSWERS_WAIT, all).await;
+    }
+}
+
+/// How often it is asked whether all machines have an answer.
+const ANSWERS_TICK: Duration = Duration::from_millis(200);
+/// How long that is waited for.
+const ANSWERS_WAIT: Duration = Duration::from_secs(10);

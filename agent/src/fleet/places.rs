@@ -1,0 +1,76 @@
+//! Where everything is in the cluster: [`Places`].
+
+use sealane_engine::certificates::KeyType;
+use sealane_renewal::CertificateId;
+use sha2::{Digest as _, Sha256};
+
+/// The keys of one fleet.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    prefix: String,
+}
+
+impl Places {
+    /// Those that begin with `prefix`, which ends with `/`.
+    pub(super) fn below(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// The beginning of all of them.
+    pub(super) fn all(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Where certificates are.
+    pub(super) fn certificates(&self) -> String {
+        format!("{}certificate/", self.prefix)
+    }
+
+    /// Where the certificate for these names with this kind of key is.
+    pub(super) fn certificate<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n str>,
+        key_type: KeyType,
+    ) -> String {
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_unstable();
+        let mut digest = Sha256::new();
+        for name in names {
+            digest.update(name.as_bytes());
+            digest.update([0]);
+        }
+        digest.update(key_type.to_string().as_bytes());
+        let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}certificate/{hex}", self.prefix)
+    }
+
+    /// Where entries of the store are that all machines have.
+    pub(super) fn entries(&self) -> String {
+        format!("{}entry/", self.prefix)
+    }
+
+    /// Where the entry `name` of the store is.
+    pub(super) fn entry(&self, name: &str) -> String {
+        format!("{}entry/{name}", self.prefix)
+    }
+
+    /// Who orders a certificate.
+    pub(super) fn claim(&self, CertificateId(number): CertificateId) -> String {
+        format!("{}claim/{number:016x}", self.prefix)
+    }
+
+    /// What an order has come to, while it is under way.
+    pub(super) fn order(&self, CertificateId(number): CertificateId) -> String {
+        format!("{}order/{number:016x}", self.prefix)
+    }
+
+    /// Where machines tell how they are.
+    pub(super) fn statuses(&self) -> String {
+        format!("{}status/", self.prefix)
+    }
+
+    /// Where one tells it.
+    pub(super) fn status(&self, machine: &str) -> String {
+        format!("{}status/{machine}", self.prefix)
+    }
+}

@@ -1,0 +1,421 @@
+//! What the fleet has, in this machine's store, and the other way round: [`Replica`].
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealane_engine::certificates::{Certificate, CertificateStore as _};
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+use sealane_operator::{Priority, say_at};
+use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, Listed, StoreError, UnsealError};
+use zeroize::Zeroizing;
+
+use super::Fleet;
+use super::sealed::{self, OpenError, Rank, Sealed};
+use super::status::Reported;
+use crate::agent::now;
+use crate::etcd::{Change, Compare, Entry, EtcdError, PAGE, Seen, Watch};
+
+/// The names of a certificate.
+pub(super) type Names = Vec<String>;
+
+/// A view of the cluster that is kept up to date, by place.
+pub(super) struct Replica<'f> {
+    fleet: &'f Fleet,
+    provider: rustls::crypto::CryptoProvider,
+    /// What is in the cluster: the revision at which it was put there, and which one it is.
+    known: HashMap<String, (i64, Option<Rank>)>,
+    /// The best that this machine's store has.
+    local: HashMap<String, Rank>,
+    reported: Reported,
+    /// The version of the store that was looked through, when, and how long that took.
+    scanned: Option<(u64, Instant, Duration)>,
+    /// The revision up to which everything is here.
+    revision: i64,
+}
+
+impl<'f> Replica<'f> {
+    /// Takes all that is in the cluster, page by page, as it is at one revision.
+    ///
+    /// # Errors
+    /// The cluster does not answer as it should.
+    pub(super) async fn listed(
+        fleet: &'f Fleet,
+        changed: &impl Fn(Vec<Names>),
+    ) -> Result<Self, EtcdError> {
+        let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
+            .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
+            .map_err(|error| EtcdError::ours(&error.to_string()))?;
+        let mut replica = Self {
+            fleet,
+            provider: provider.crypto,
+            known: HashMap::new(),
+            local: HashMap::new(),
+            reported: Reported::default(),
+            scanned: None,
+            revision: 0,
+        };
+        replica.scan().await?;
+        let listed = replica.take_all(&fleet.places.certificates(), changed).await?;
+        let entries = replica.take_all(&fleet.places.entries(), changed).await?;
+        replica.drop_answers(&entries.keys)?;
+        replica.note_cluster(&listed.cluster)?;
+        fleet.seen.set(replica.revision);
+        Ok(replica)
+    }
+
+    /// Follows what happens, until something is wrong with the cluster.
+    pub(super) async fn follow(&mut self, changed: &impl Fn(Vec<Names>)) -> EtcdError {
+        let from = self.revision.saturating_add(1);
+        let mut watch = match self.fleet.etcd.watch(self.fleet.places.all(), from).await {
+            Ok(watch) => watch,
+            Err(error) => return error,
+        };
+        loop {
+            if let Err(error) = self.turn(&mut watch, changed).await {
+                return error;
+            }
+        }
+    }
+
+    async fn turn(
+        &mut self,
+        watch: &mut Watch,
+        changed: &impl Fn(Vec<Names>),
+    ) -> Result<(), EtcdError> {
+        let (mut put, mut deleted, mut wait) = (Vec::new(), Vec::new(), TICK);
+        // All that has come by now, for one transaction.
+        while put.len() + deleted.len() < PAGE
+            && let Ok(seen) = tokio::time::timeout(wait, watch.next()).await
+        {
+            match seen? {
+                Seen::Compacted => return Err(EtcdError::ours("what changed was compacted away")),
+                Seen::Changes { put: more, deleted: gone, revision } => {
+                    put.extend(more);
+                    deleted.extend(gone);
+                    self.revision = self.revision.max(revision);
+                }
+            }
+            wait = DRAIN;
+        }
+        self.fleet.newest.set(self.revision);
+        let taken = self.take(put, deleted, changed)?;
+        if taken != Took::Nothing {
+            self.fleet.seen.set(self.revision);
+        }
+        self.offer_changes().await?;
+        self.reported.renew(self.fleet, self.local.len(), taken == Took::Entries).await?;
+        self.look_behind().await
+    }
+
+    /// Lists what is below `prefix`, the first page as it is now and the others as it was then.
+    async fn take_all(
+        &mut self,
+        prefix: &str,
+        changed: &impl Fn(Vec<Names>),
+    ) -> Result<Taken, EtcdError> {
+        let mut after: Option<String> = None;
+        let mut keys = HashSet::new();
+        loop {
+            let page = self.fleet.etcd.page(prefix, after.as_deref(), self.revision).await?;
+            if self.revision == 0 {
+                self.revision = page.revision;
+            }
+            after = page.entries.last().map(|entry| entry.key.clone());
+            keys.extend(page.entries.iter().map(|entry| entry.key.clone()));
+            self.take(page.entries, Vec::new(), changed)?;
+            if !page.has_more || after.is_none() {
+                return Ok(Taken { cluster: page.cluster, keys });
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes what was put in the cluster, in one transaction.
+    fn take(
+        &mut self,
+        put: Vec<Entry>,
+        deleted: Vec<String>,
+        changed: &impl Fn(Vec<Names>),
+    ) -> Result<Took, EtcdError> {
+        let mut certificates = Vec::new();
+        let mut entries = Vec::new();
+        let (places, below) = (self.fleet.places.certificates(), self.fleet.places.entries());
+        for entry in put {
+            if entry.key.starts_with(&places) {
+                certificates.extend(self.certificate(entry));
+            } else if let Some(name) = entry.key.strip_prefix(&below) {
+                entries.extend(self.entry(name, &entry));
+            }
+        }
+        for key in deleted {
+            self.known.remove(&key);
+            if let Some(name) = key.strip_prefix(&below).filter(|name| is_shared(name)) {
+                entries.push((name.to_owned(), None));
+            }
+        }
+        if certificates.is_empty() && entries.is_empty() {
+            return Ok(Took::Nothing);
+        }
+        // In the order of their ranks: of two with names in common, the later one is served.
+        certificates.sort_by_key(|(rank, _, _)| *rank);
+        let taken: Vec<Arc<Certificate>> =
+            certificates.iter().map(|(_, _, certificate)| Arc::clone(certificate)).collect();
+        let changes: Vec<KeptChange<'_>> = entries
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_ref().map(|value| value.as_slice())))
+            .collect();
+        let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
+        self.fleet.store.keep(&taken, now_s, &changes).map_err(|error| ours(&error))?;
+        for (rank, place, _) in certificates {
+            self.local.insert(place, rank);
+        }
+        let names = |one: &Arc<Certificate>| one.names().iter().map(ToString::to_string).collect();
+        if !taken.is_empty() {
+            changed(taken.iter().map(names).collect());
+        }
+        Ok(if entries.is_empty() { Took::Certificates } else { Took::Entries })
+    }
+
+    /// The certificate of an entry, if this machine has none as good.
+    fn certificate(&mut self, entry: Entry) -> Option<(Rank, String, Arc<Certificate>)> {
+        let Entry { key: place, value, mod_revision, .. } = entry;
+        let Some(sealed) = Sealed::parse(&value) else {
+            self.known.insert(place.clone(), (mod_revision, None));
+            self.refuse(&place, "it is not as this version writes it; is another newer?");
+            return None;
+        };
+        let rank = sealed.rank;
+        if self.local.get(&place).is_some_and(|local| *local >= rank) {
+            self.known.insert(place, (mod_revision, Some(rank)));
+            return None;
+        }
+        let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
+        let Fleet { places, keys, .. } = self.fleet;
+        match sealed.open(&place, places, keys, &self.provider, now_s) {
+            Ok(certificate) => {
+                self.known.insert(place.clone(), (mod_revision, Some(rank)));
+                Some((rank, place, certificate))
+            }
+            Err(error) => {
+                // What another key opens is let alone; what no key of ours made is replaced.
+                let is_of_another_key =
+                    matches!(error, OpenError::Sealed(UnsealError::KeyMissing { .. }));
+                let rank = (!is_of_another_key).then_some(Rank::LEAST);
+                self.known.insert(place.clone(), (mod_revision, rank));
+                self.refuse(&place, &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The entry `name`, opened.
+    fn entry(&self, name: &str, entry: &Entry) -> Option<(String, Option<Zeroizing<Vec<u8>>>)> {
+        if !is_shared(name) || name.len() > KEPT_NAME_BYTES_MAX {
+            return None;
+        }
+        match self.fleet.keys.open_at(&entry.key, &entry.value) {
+            Ok(value) => Some((name.to_owned(), Some(value))),
+            Err(error) => {
+                self.refuse(&entry.key, &error.to_string());
+                None
+            }
+        }
+    }
+
+    fn refuse(&self, place: &str, what: &str) {
+        self.reported.refused.set(self.reported.refused.get() + 1);
+        if self.reported.refused.get() <= REFUSED_TOLD_MAX {
+            say_at(Priority::Warning, &format!("fleet: {place}: not taken: {what}"));
+        }
+    }
+
+    /// Drops answers to challenges that the fleet has no more.
+    fn drop_answers(&self, there: &HashSet<String>) -> Result<(), EtcdError> {
+        let store = &self.fleet.store;
+        let here = store.kept_under(ANSWERS, None, PAGE).map_err(|error| ours(&error))?;
+        let gone: Vec<KeptChange<'_>> = here
+            .iter()
+            .filter(|(name, _)| !there.contains(&self.fleet.places.entry(name)))
+            .map(|(name, _)| (name.as_str(), None))
+            .collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        store.keep(&[], 0, &gone).map(drop).map_err(|error| ours(&error))
+    }
+
+    /// Puts into the cluster what is better here, once the store has changed. A store of a million
+    /// is looked through in seconds: then not more often than a fiftieth of the time goes into it.
+    async fn offer_changes(&mut self) -> Result<(), EtcdError> {
+        let version = self.fleet.store.store().generation().map_err(|error| ours(&error))?;
+        let is_due = self.scanned.is_none_or(|(seen, at, took)| {
+            seen != version && at.elapsed() > (took * SCAN_SHARE).max(TICK)
+        });
+        if is_due {
+            self.scan().await?;
+        }
+        self.offer().await
+    }
+
+    /// Looks through the store for the best that it has at each place.
+    async fn scan(&mut self) -> Result<(), EtcdError> {
+        let (begun, store) = (Instant::now(), self.fleet.store.store());
+        let version = store.generation().map_err(|error| ours(&error))?;
+        let mut last: Option<Listed> = None;
+        loop {
+            let page = store.by_expiry(last.as_ref(), PAGE).map_err(|error| ours(&error))?;
+            for listed in &page {
+                let (place, rank) = (self.place(listed), Rank::of_listed(listed));
+                let best = self.local.entry(place).or_insert(rank);
+                *best = rank.max(*best);
+            }
+            let Some(end) = page.into_iter().next_back() else { break };
+            last = Some(end);
+            tokio::task::yield_now().await;
+        }
+        self.scanned = Some((version, Instant::now(), begun.elapsed()));
+        Ok(())
+    }
+
+    fn place(&self, listed: &Listed) -> String {
+        let names = listed.all_names.iter().map(String::as_str);
+        self.fleet.places.certificate(names, listed.key_type)
+    }
+
+    async fn offer(&mut self) -> Result<(), EtcdError> {
+        // Before everything is here, it is not known what is better.
+        if self.revision == 0 {
+            return Ok(());
+        }
+        let is_better = |(place, rank): (&String, &Rank)| {
+            let at = match self.known.get(place) {
+                None => Some(0),
+                Some((at, known)) => known.filter(|known| known < rank).map(|_| *at),
+            };
+            at.map(|at| (place.clone(), *rank, at))
+        };
+        let better: Vec<_> = self.local.iter().filter_map(is_better).take(PAGE).collect();
+        for (place, rank, at) in better {
+            let Some(value) = self.sealed(&place, rank)? else {
+                // It has left the store since.
+                self.local.remove(&place);
+                continue;
+            };
+            let put = [Change::Put(&place, &value, 0)];
+            let compare = [Compare::Modified(&place, at)];
+            // If another was first, the watch brings that one.
+            if let Some(revision) = self.fleet.etcd.change_if(&compare, &put).await? {
+                self.known.insert(place, (revision, Some(rank)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The certificate of the store with this rank, as it is put in the cluster.
+    fn sealed(&self, place: &str, rank: Rank) -> Result<Option<Vec<u8>>, EtcdError> {
+        let digest = sealane_engine::certificates::CertificateDigest(rank.digest);
+        let unreadable = |_| EtcdError::ours("the certificate store cannot be read");
+        let listed = self.fleet.store.store().certificate(digest).map_err(|error| ours(&error))?;
+        let Some(Listed { label, .. }) = listed else { return Ok(None) };
+        // One look at the store at a time: a thread has one place to read from.
+        let opened = self.fleet.store.view().map_err(unreadable)?.open(digest);
+        let Ok(opened) = opened else { return Ok(None) };
+        let parts = (opened.chain.iter().map(|der| &**der), &opened.key);
+        let sealed = sealed::seal(place, rank, &label, parts, &self.fleet.keys);
+        sealed.map(Some).map_err(|error| EtcdError::ours(&error.to_string()))
+    }
+
+    /// Asks now and then whether something was changed that no watch has told of.
+    async fn look_behind(&mut self) -> Result<(), EtcdError> {
+        if self.reported.looked.elapsed() < LOOK_BEHIND {
+            return Ok(());
+        }
+        self.reported.looked = Instant::now();
+        let Fleet { etcd, places, .. } = self.fleet;
+        let (missed, page) = etcd.changed_since(&places.certificates(), self.revision).await?;
+        self.note_cluster(&page.cluster)?;
+        if missed > 0 || page.revision < self.revision {
+            return Err(EtcdError::ours("the watch has missed something; all is listed again"));
+        }
+        Ok(())
+    }
+
+    /// Tells if this is another cluster than the one that this store was filled from, or the same
+    /// one set back to an older state.
+    fn note_cluster(&self, cluster: &str) -> Result<(), EtcdError> {
+        let store = &self.fleet.store;
+        let before = store.kept(CLUSTER).map_err(|error| ours(&error))?;
+        let before = before.map(|text| String::from_utf8_lossy(&text).into_owned());
+        let (before, at) = before
+            .as_deref()
+            .and_then(|text| text.split_once(' '))
+            .map_or((None, 0), |(id, at)| (Some(id), at.parse::<i64>().unwrap_or(0)));
+        // What was written is from the last listing; what this process has seen is younger.
+        let at = at.max(self.fleet.newest.get());
+        let warning = match before {
+            Some(id) if id != cluster => Some(format!(
+                "this is another cluster than before ({cluster}, not {id}): what it lacks is put \
+                 there from this machine's store; if that is not meant, stop this agent and mend \
+                 [fleet] etcd"
+            )),
+            Some(_) if self.revision < at => Some(format!(
+                "the cluster was set back, from revision {at} to {}, as by a restored snapshot: \
+                 what it lacks is put there from this machine's store",
+                self.revision
+            )),
+            _ => None,
+        };
+        if let Some(warning) = warning {
+            say_at(Priority::Warning, &format!("fleet: {warning}"));
+        }
+        if before == Some(cluster) && at == self.revision {
+            return Ok(());
+        }
+        let text = format!("{cluster} {}", self.revision);
+        let kept = store.keep(&[], 0, &[(CLUSTER, Some(text.as_bytes()))]);
+        kept.map(drop).map_err(|error| ours(&error))
+    }
+}
+
+/// What changed in the store by what was put in the cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Took {
+    Nothing,
+    Certificates,
+    /// Entries, which others wait for, and maybe certificates.
+    Entries,
+}
+
+/// What was listed.
+struct Taken {
+    cluster: String,
+    keys: HashSet<String>,
+}
+
+/// Whether machines share the entry `name` of their stores.
+fn is_shared(name: &str) -> bool {
+    SHARED.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn ours(error: &StoreError) -> EtcdError {
+    EtcdError::ours(&error.to_string())
+}
+
+/// Entries with answers to challenges.
+const ANSWERS: &str = "challenge/";
+/// How long more of what was changed is waited for.
+const DRAIN: Duration = Duration::from_millis(10);
+/// The entry with the cluster that the store was filled from.
+const CLUSTER: &str = "fleet/cluster";
+/// How often it is asked what no watch has told of.
+const LOOK_BEHIND: Duration = Duration::from_secs(300);
+/// Certificates and entries that are not taken, of which it is told one by one.
+const REFUSED_TOLD_MAX: u64 = 100;
+/// How many times longer than a scan of the store it is until the next.
+const SCAN_SHARE: u32 = 50;
+/// Entries of the store that all machines have.
+const SHARED: [&str; 3] = [ANSWERS, "acme/account/", "tickets/"];
+/// How often the store is looked at for changes.
+const TICK: Duration = Duration::from_secs(1);

@@ -1,0 +1,142 @@
+//! A certificate as it is in the cluster: in clear which one it is, and sealed all the rest.
+
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use sealane_engine::certificates::{Certificate, DefaultCertificate, EncodedKey, IndexBuilder};
+use sealane_store::{Listed, SealingKeys, UnsealError, pem_text, stored_digest};
+use zeroize::Zeroizing;
+
+use super::places::Places;
+
+/// Which of two certificates for the same names is served by the whole fleet: the greater one. The
+/// later begin counts, then the later end, then chance, which is the same on all machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    pub(super) not_before_s: i64,
+    pub(super) not_after_s: i64,
+    pub(super) digest: [u8; 32],
+}
+
+impl Rank {
+    /// Less than that of any certificate.
+    pub(super) const LEAST: Self =
+        Self { not_before_s: i64::MIN, not_after_s: i64::MIN, digest: [0; 32] };
+
+    pub(super) fn of_listed(listed: &Listed) -> Self {
+        Self {
+            not_before_s: listed.not_before_s,
+            not_after_s: listed.not_after_s,
+            digest: listed.digest.0,
+        }
+    }
+
+    pub(super) fn of(certificate: &Certificate) -> Self {
+        Self {
+            not_before_s: certificate.not_before_s(),
+            not_after_s: certificate.not_after_s(),
+            digest: stored_digest(certificate).0,
+        }
+    }
+}
+
+/// What is in the cluster at a place of a certificate.
+pub(super) struct Sealed<'v> {
+    pub(super) rank: Rank,
+    sealed: &'v [u8],
+}
+
+impl<'v> Sealed<'v> {
+    /// Reads a value; none if it is of another version, or of nobody of ours.
+    pub(super) fn parse(value: &'v [u8]) -> Option<Self> {
+        let end = value.iter().take(HEAD_BYTES_MAX).position(|byte| *byte == b'\n')?;
+        let (head, sealed) = value.split_at_checked(end)?;
+        let mut words = str::from_utf8(head).ok()?.split(' ');
+        if words.next() != Some(TITLE) || words.next() != Some(VERSION) {
+            return None;
+        }
+        let (hex, begin, over) = (words.next()?, words.next()?, words.next()?);
+        let mut digest = [0; 32];
+        if hex.len() != 2 * digest.len() || words.next().is_some() {
+            return None;
+        }
+        for (byte, digits) in digest.iter_mut().zip(hex.as_bytes().as_chunks::<2>().0) {
+            *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
+        }
+        let rank =
+            Rank { not_before_s: begin.parse().ok()?, not_after_s: over.parse().ok()?, digest };
+        Some(Self { rank, sealed: sealed.get(1..)? })
+    }
+
+    /// Opens it, and holds it against its place and what is said of it in clear.
+    pub(super) fn open(
+        &self,
+        place: &str,
+        places: &Places,
+        keys: &SealingKeys,
+        provider: &CryptoProvider,
+        now_s: i64,
+    ) -> Result<Arc<Certificate>, OpenError> {
+        let text = keys.open_at(place, self.sealed)?;
+        let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+        let (label, pem) = text.split_at(end);
+        let label = String::from_utf8_lossy(label);
+        let mut builder = IndexBuilder::new(provider, now_s);
+        builder.add(&label, pem);
+        let indexed = builder.finish(DefaultCertificate::Absent);
+        if let Some(error) = indexed.errors.first() {
+            return Err(OpenError::Unusable(error.to_string()));
+        }
+        let certificate = indexed.index.iter().next().map(Arc::clone);
+        let certificate = certificate.ok_or_else(|| OpenError::Unusable("it is empty".into()))?;
+        certificate.verify(provider).map_err(|error| OpenError::Unusable(error.to_string()))?;
+        let names = certificate.names().iter().map(|name| &**name);
+        let is_its_place = places.certificate(names, certificate.key_type()) == place;
+        if !is_its_place || Rank::of(&certificate) != self.rank {
+            return Err(OpenError::Unusable("it is not what its place says".into()));
+        }
+        Ok(certificate)
+    }
+}
+
+/// A certificate as it is put at `place`.
+///
+/// # Errors
+/// It cannot be sealed.
+pub(super) fn seal<'d>(
+    place: &str,
+    rank: Rank,
+    label: &str,
+    (chain, key): (impl Iterator<Item = &'d [u8]>, &'d EncodedKey),
+    keys: &SealingKeys,
+) -> Result<Vec<u8>, sealane_store::SealingKeyError> {
+    let pem = pem_text(chain, Some(key));
+    // A label is one line of text.
+    let label = label.replace(['\n', '\r'], " ");
+    let mut text = Zeroizing::new(Vec::with_capacity(label.len() + 1 + pem.len()));
+    text.extend_from_slice(label.as_bytes());
+    text.push(b'\n');
+    text.extend_from_slice(&pem);
+    let sealed = keys.seal_for(place, &text)?;
+    let Rank { not_before_s, not_after_s, digest } = rank;
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut value = format!("{TITLE} {VERSION} {hex} {not_before_s} {not_after_s}\n").into_bytes();
+    value.extend_from_slice(&sealed);
+    Ok(value)
+}
+
+/// Why a certificate of the cluster is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    /// It does not open.
+    #[error(transparent)]
+    Sealed(#[from] UnsealError),
+    /// It cannot be served.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// Bytes of the line in clear.
+const HEAD_BYTES_MAX: usize = 256;
+const TITLE: &str = "sealane-certificate";
+const VERSION: &str = "1";

@@ -1,0 +1,150 @@
+//! How each machine is, told in the cluster while it runs: [`Reported`], [`table`].
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use sealane_operator::value;
+use sealane_store::KeyedStore;
+use serde::{Deserialize, Serialize};
+
+use super::Fleet;
+use super::places::Places;
+use crate::agent::now;
+use crate::etcd::{Change, Etcd, EtcdError};
+
+/// What this machine has told the others.
+pub(super) struct Reported {
+    /// When it was asked last what a watch may have missed.
+    pub(super) looked: Instant,
+    /// What was not taken of the cluster, in number.
+    pub(super) refused: Cell<u64>,
+    lease: i64,
+    told: Option<(Instant, Status)>,
+}
+
+impl Default for Reported {
+    fn default() -> Self {
+        Self { looked: Instant::now(), refused: Cell::new(0), lease: 0, told: None }
+    }
+}
+
+impl Reported {
+    /// Tells what is new, at once if it is urgent, and that this machine is there, every ten
+    /// seconds.
+    pub(super) async fn renew(
+        &mut self,
+        fleet: &Fleet,
+        certificates: usize,
+        is_urgent: bool,
+    ) -> Result<(), EtcdError> {
+        let soonest = fleet.store.store().by_expiry(None, 1);
+        let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
+        let status = Status {
+            certificates,
+            generation: fleet.store.store().generation().unwrap_or_default(),
+            machine: fleet.settings.machine.clone(),
+            not_taken: self.refused.get(),
+            revision: fleet.seen.get(),
+            soonest_end_s: soonest,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let is_due = match &self.told {
+            Some((at, told)) => {
+                let is_news = *told != status && (is_urgent || at.elapsed() > NEWS_EVERY);
+                is_news || at.elapsed() > EVERY
+            }
+            None => true,
+        };
+        if !is_due {
+            return Ok(());
+        }
+        if self.lease == 0 || !fleet.etcd.keep_alive(self.lease).await? {
+            self.lease = fleet.etcd.grant(LEASE).await?;
+        }
+        let text = serde_json::to_vec(&status).unwrap_or_default();
+        let place = fleet.places.status(&status.machine);
+        fleet.etcd.change(&[Change::Put(&place, &text, self.lease)]).await?;
+        self.told = Some((Instant::now(), status));
+        Ok(())
+    }
+}
+
+/// How a machine is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Status {
+    certificates: usize,
+    generation: u64,
+    machine: String,
+    /// Certificates and entries of the fleet that it did not take.
+    not_taken: u64,
+    /// The revision of the cluster up to which it has everything.
+    pub(super) revision: i64,
+    /// When the first of its certificates runs out, in Unix time.
+    soonest_end_s: Option<i64>,
+    version: String,
+}
+
+/// How all machines of the fleet are that are there.
+///
+/// # Errors
+/// The cluster does not answer as it should.
+pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, EtcdError> {
+    let page = etcd.page(&Places::below(prefix).statuses(), None, 0).await?;
+    let each = page.entries.iter();
+    Ok(each.filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect())
+}
+
+/// The machines as people read them.
+pub(crate) fn table(statuses: &[Status]) -> String {
+    let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
+    let mut text = format!(
+        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
+        "MACHINE", "VERSION", "CERTIFICATES", "GENERATION", "REVISION", "NOT TAKEN", "FIRST ENDS"
+    );
+    for one in statuses {
+        let ends =
+            one.soonest_end_s.map_or("-".to_owned(), |end| match u64::try_from(end - now_s) {
+                Ok(left) if left >= DAY_S => format!("in {}d", left / DAY_S),
+                Ok(left) => format!("in {}", value::duration_text(Duration::from_secs(left))),
+                Err(_) => "expired".to_owned(),
+            });
+        text += &format!(
+            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
+            one.machine,
+            one.version,
+            one.certificates,
+            one.generation,
+            one.revision,
+            one.not_taken,
+            ends
+        );
+    }
+    text
+}
+
+/// Leaves word in the store of whether the cluster answers: none, or what is wrong with it, since
+/// the first time that it was.
+pub(super) fn leave_word(store: &KeyedStore, what: Option<&str>) {
+    let before = store.kept(WORD).ok().flatten();
+    let before = before.map(|text| String::from_utf8_lossy(&text).into_owned());
+    let since = before.as_deref().and_then(|text| text.split_once(' ')).map(|(since, _)| since);
+    let text = what.map(|what| {
+        let since = since.map_or_else(|| now().0.to_string(), str::to_owned);
+        format!("{since} {what}")
+    });
+    if text == before {
+        return;
+    }
+    // If it cannot be written, serving goes on, and nobody is told.
+    let _ = store.keep(&[], 0, &[(WORD, text.as_deref().map(str::as_bytes))]);
+}
+
+const DAY_S: u64 = 86_400;
+/// How often a machine tells that it is there.
+const EVERY: Duration = Duration::from_secs(10);
+/// How often it tells what is new.
+const NEWS_EVERY: Duration = Duration::from_secs(1);
+/// How long it is there after its last word.
+const LEASE: Duration = Duration::from_secs(30);
+/// The entry of the store with what is wrong with the cluster, and since when.
+const WORD: &str = "fleet/away";

@@ -1,0 +1,251 @@
+//! Machines that share certificates through three real servers of etcd, with TLS and users.
+
+use std::time::Duration;
+
+use rcgen::{CertificateParams, Issuer, KeyPair};
+use rustix::process::Signal;
+
+use super::harness::agent::{BINARY, Home, run};
+use super::harness::authority::{Authority, Behaviour};
+use super::harness::etcd::Cluster;
+use super::harness::wait_for;
+
+/// Machines with an agent each, which want the same names.
+struct Machines {
+    authority: Authority,
+    cluster: Cluster,
+    homes: Vec<Home>,
+}
+
+impl Machines {
+    fn new(count: usize, names: &[&str]) -> Option<Self> {
+        let authority = Authority::start(Behaviour::default())?;
+        let cluster = Cluster::start()?;
+        let mut homes = vec![Home::new(&authority)];
+        while homes.len() < count {
+            homes.push(homes[0].beside(&authority));
+        }
+        for (number, home) in homes.iter().enumerate() {
+            let mut tables = vec![home.authority(authority.address, "")];
+            // One that nobody can order, where nothing is wanted: there has to be one.
+            let all: Vec<_> = if names.is_empty() { vec!["blocked.test"] } else { names.to_vec() };
+            tables.extend(all.iter().map(|name| home.by_dns(&[name])));
+            tables.push(cluster.table(&format!("m{number}")));
+            home.configure(&tables);
+        }
+        Some(Self { authority, cluster, homes })
+    }
+}
+
+/// A chain and a key, as somebody pushes them.
+fn pem(name: &str) -> String {
+    let (key, issuer_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let issuer = CertificateParams::new(vec!["ca.test".to_owned()]).unwrap();
+    let issuer = Issuer::new(issuer, issuer_key);
+    let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    leaf.signed_by(&key, &issuer).unwrap().pem() + &key.serialize_pem()
+}
+
+#[test]
+fn what_one_machine_has_all_have_and_each_name_is_ordered_once() {
+    let names: Vec<String> = (0..10).map(|number| format!("n{number}.test")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let Some(machines) = Machines::new(3, &names) else { return };
+    let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
+    for name in &names {
+        let held: Vec<_> = machines.homes.iter().map(|home| home.wait_until_held(name)).collect();
+        assert!(held.iter().all(|one| one.digest == held[0].digest), "{name}");
+    }
+    assert_eq!(machines.authority.issued(), names.len(), "each once in all");
+    // What somebody pushes to one machine all have, too.
+    machines.homes[2].import(&["pushed.test"], &pem("pushed.test"));
+    let pushed = machines.homes[0].wait_until_held("pushed.test");
+    assert_eq!(pushed.label, "push");
+    machines.homes[1].wait_until_held("pushed.test");
+    // Nothing in the cluster is in clear, and nothing of an order is left.
+    let all = machines.cluster.control(&["get", "--prefix", "/sealane/test/", "-w", "json"]);
+    assert!(!all.contains(&base64("PRIVATE KEY")[..12]) && !all.contains("BEGIN"), "{all}");
+    assert_eq!(machines.cluster.keys("order/"), Vec::<String>::new());
+    assert_eq!(machines.cluster.keys("entry/challenge/"), Vec::<String>::new());
+    wait_for("claims to be given back", || {
+        machines.cluster.keys("claim/").is_empty().then_some(())
+    });
+    assert_eq!(machines.cluster.keys("entry/acme/account/").len(), 1, "one account for all");
+    let (said, table) = status(&machines.homes[0]);
+    assert!(table.lines().count() == 4, "{table}{said}");
+    assert!(
+        table.contains("m0") && table.contains("m2") && table.contains("FIRST ENDS"),
+        "{table}"
+    );
+    for agent in agents {
+        assert!(agent.stop().success());
+    }
+}
+
+/// What `sealane-agent fleet status` prints: on standard error, and on standard output.
+fn status(home: &Home) -> (String, String) {
+    let mut command = std::process::Command::new(BINARY);
+    command.args(["fleet", "status", "--config"]).arg(home.path("agent.toml"));
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stderr), text(&output.stdout))
+}
+
+fn base64(text: &str) -> String {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    BASE64_STANDARD.encode(text)
+}
+
+/// One that sleeps for longer than its lease writes nothing when it wakes; another goes on with its
+/// order, at the same authority and account.
+#[test]
+fn a_machine_that_sleeps_or_dies_within_an_order_is_stood_in_for_once() {
+    for signal in [Signal::STOP, Signal::KILL] {
+        let Some(machines) = Machines::new(2, &["a.test"]) else { return };
+        let hook_waits = machines.authority.path("hook-waits");
+        std::fs::write(&hook_waits, "").unwrap();
+        let first = machines.homes[0].start();
+        wait_for("its order to be under way", || {
+            (machines.cluster.keys("order/").len() == 1
+                && !machines.authority.hook_calls().is_empty())
+            .then_some(())
+        });
+        first.process.signal(signal);
+        std::fs::remove_file(&hook_waits).unwrap();
+        let second = machines.homes[1].start();
+        let held = machines.homes[1].wait_until_held("a.test");
+        assert_eq!(machines.authority.issued(), 1);
+        if signal == Signal::STOP {
+            first.process.signal(Signal::CONT);
+            let its = machines.homes[0].wait_until_held("a.test");
+            assert_eq!(its.digest, held.digest, "it takes what the other one obtained");
+            std::thread::sleep(Duration::from_secs(2));
+            assert!(first.stop().success());
+        } else {
+            let again = machines.homes[0].start();
+            assert_eq!(machines.homes[0].wait_until_held("a.test").digest, held.digest);
+            assert!(again.stop().success());
+        }
+        assert_eq!(machines.authority.issued(), 1, "{signal:?}");
+        assert!(second.stop().success());
+    }
+}
+
+#[test]
+fn without_the_cluster_nothing_is_ordered_and_it_goes_on_when_it_is_back() {
+    let Some(machines) = Machines::new(2, &["a.test"]) else { return };
+    machines.cluster.kill_all();
+    let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
+    agents[0].wait_until_said("what is served is served on; orders wait until it answers");
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(machines.authority.issued(), 0);
+    assert!(!machines.homes[0].entries("fleet/away").is_empty());
+    machines.cluster.start_again();
+    for home in &machines.homes {
+        home.wait_until_held("a.test");
+    }
+    assert_eq!(machines.authority.issued(), 1);
+    wait_for("the word to be taken back", || {
+        machines.homes[0].entries("fleet/away").is_empty().then_some(())
+    });
+    // With its leader gone, two of three go on.
+    machines.cluster.kill(machines.cluster.leader());
+    machines.homes[0].import(&["b.test"], &pem("b.test"));
+    machines.homes[1].wait_until_held("b.test");
+    for agent in agents {
+        assert!(agent.stop().success());
+    }
+}
+
+/// A machine that was away while the cluster was compacted lists all; one whose cluster was set
+/// back to a snapshot says so, and puts there what is lacking.
+#[test]
+fn what_is_missed_is_listed_and_what_is_lost_is_put_back() {
+    let Some(machines) = Machines::new(2, &[]) else { return };
+    let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
+    machines.homes[0].import(&["a.test"], &pem("a.test"));
+    machines.homes[1].wait_until_held("a.test");
+    let snapshot = machines.cluster.folder.path().join("snapshot");
+    let endpoint = machines.cluster.endpoint(0);
+    machines.cluster.control(&[
+        "--endpoints",
+        &endpoint,
+        "snapshot",
+        "save",
+        snapshot.to_str().unwrap(),
+    ]);
+    agents[1].process.signal(Signal::STOP);
+    for number in 0..5 {
+        let name = format!("b{number}.test");
+        machines.homes[0].import(&[&name], &pem(&name));
+        wait_for(&name, || {
+            (machines.cluster.keys("certificate/").len() == number + 2).then_some(())
+        });
+    }
+    let status =
+        machines.cluster.control(&["--endpoints", &endpoint, "endpoint", "status", "-w", "fields"]);
+    let revision = status.lines().find(|line| line.starts_with("\"Revision\"")).unwrap();
+    machines.cluster.control(&["compact", revision.rsplit(' ').next().unwrap()]);
+    agents[1].process.signal(Signal::CONT);
+    for number in 0..5 {
+        machines.homes[1].wait_until_held(&format!("b{number}.test"));
+    }
+    machines.cluster.restore(&snapshot);
+    agents[0].wait_until_said("set back, from revision");
+    wait_for("what was lost", || (machines.cluster.keys("certificate/").len() == 6).then_some(()));
+    for agent in agents {
+        assert!(agent.stop().success());
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_cluster_is_told_with_whose_fault_it_is_and_what_to_do() {
+    let Some(machines) = Machines::new(2, &[]) else { return };
+    let (home, cluster) = (&machines.homes[0], &machines.cluster);
+    // A password that is wrong.
+    let password = cluster.folder.path().join("password");
+    std::fs::write(&password, "another").unwrap();
+    let agent = home.start();
+    agent.wait_until_said("see that user and password are those that etcd has");
+    assert!(agent.stop().success());
+    std::fs::write(&password, "a password\n").unwrap();
+    // A role that does not reach so far.
+    cluster.control(&["role", "revoke-permission", "sealane", "--prefix=true", "/sealane/test/"]);
+    let agent = home.start();
+    agent.wait_until_said("the user sealane needs a role with readwrite on this prefix");
+    assert!(agent.stop().success());
+    cluster.control(&[
+        "role",
+        "grant-permission",
+        "sealane",
+        "--prefix=true",
+        "readwrite",
+        "/sealane/test/",
+    ]);
+    // A machine without the sealing key takes nothing, says which it lacks, and destroys nothing.
+    home.start().stop();
+    home.import(&["a.test"], &pem("a.test"));
+    let agent = home.start();
+    wait_for("its certificate", || (cluster.keys("certificate/").len() == 1).then_some(()));
+    let other = &machines.homes[1];
+    sealane_operator::create_key_file(&other.path("key2")).unwrap();
+    std::fs::copy(other.path("key2"), other.path("key")).unwrap();
+    let stranger = other.start();
+    stranger.wait_until_said("which is not among the sealing keys of this machine");
+    assert!(other.held("a.test").is_none());
+    assert!(stranger.stop().success());
+    // What somebody without a key puts there is not taken, and is replaced by what is good.
+    let place = cluster.keys("certificate/").pop().unwrap();
+    let head =
+        "sealane-certificate 1 ".to_owned() + &"ab".repeat(32) + " 9999999998 9999999999\nnonsense";
+    cluster.control(&["put", &place, &head]);
+    agent.wait_until_said("whoever wrote it there does not have the sealing key");
+    wait_for("the good one", || {
+        let text = cluster.control(&["get", "--print-value-only", "--hex", &place]);
+        (!text.contains("nonsense") && text.len() > 1_000).then_some(())
+    });
+    assert!(home.held("a.test").is_some());
+    assert!(agent.stop().success());
+    let (said, code) = run(&["fleet", "status", "--config", "absent.toml"], home);
+    assert!(code == Some(3) && said.contains("absent.toml"), "{said}");
+}

@@ -1,0 +1,238 @@
+//! A cluster of three etcd servers with TLS, certificates of clients, users and a role.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use rustix::process::Signal;
+use sealane_reserved_port::ReservedPort;
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::{close, required, wait_for};
+
+/// Three servers of this test's own.
+pub struct Cluster {
+    pub folder: TempDir,
+    nodes: RefCell<Vec<Option<Process>>>,
+    ports: Vec<[ReservedPort; 2]>,
+}
+
+impl Cluster {
+    /// Starts them, with a user whose role is on [`PREFIX`] alone.
+    pub fn start() -> Option<Self> {
+        required(ETCD.into())?;
+        required(ETCDCTL.into())?;
+        let folder = tempfile::tempdir().unwrap();
+        write_certificates(folder.path());
+        fs::write(folder.path().join("password"), "a password\n").unwrap();
+        close(&folder.path().join("password"));
+        let port = || ReservedPort::on_loopback().unwrap();
+        let ports = (0..NODES).map(|_| [port(), port()]).collect();
+        let cluster = Self { folder, nodes: RefCell::default(), ports };
+        for number in 0..NODES {
+            let node = cluster.spawn(number, &[]);
+            cluster.nodes.borrow_mut().push(Some(node));
+        }
+        cluster.wait_until_well();
+        for order in [
+            "user add root:root",
+            "role add sealane",
+            &format!("role grant-permission sealane --prefix=true readwrite {PREFIX}"),
+            "user add sealane:a_password",
+            "user grant-role sealane sealane",
+            "user grant-role root root",
+            "auth enable",
+        ] {
+            let words: Vec<_> = order.split(' ').map(|word| word.replace('_', " ")).collect();
+            cluster.control(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        Some(cluster)
+    }
+
+    /// The table `[fleet]` of a machine.
+    pub fn table(&self, machine: &str) -> String {
+        let path = |name: &str| self.folder.path().join(name);
+        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
+        format!(
+            "[fleet]\netcd = {endpoints:?}\nroots = [{:?}]\ncertificate = {:?}\nkey = {:?}\n\
+             user = \"sealane\"\npassword = {{ file = {:?} }}\nprefix = \"{PREFIX}\"\n\
+             machine = \"{machine}\"\nlease = \"5s\"\n",
+            path("ca.pem"),
+            path("node.pem"),
+            path("node.key"),
+            path("password"),
+        )
+    }
+
+    /// Runs etcdctl as root, and returns what it says.
+    pub fn control(&self, arguments: &[&str]) -> String {
+        self.try_control(arguments).unwrap_or_else(|text| panic!("{arguments:?}: {text}"))
+    }
+
+    pub fn try_control(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = self.etcdctl();
+        if arguments.first() == Some(&"--endpoints") {
+            command.env_remove("ETCDCTL_ENDPOINTS");
+        }
+        let is_open = fs::metadata(self.folder.path().join("with-auth")).is_ok();
+        if is_open {
+            command.args(["--user", "root:root"]);
+        }
+        let output = command.args(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if arguments == ["auth", "enable"] {
+            fs::write(self.folder.path().join("with-auth"), "").unwrap();
+        }
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(text(&output.stderr)),
+        }
+    }
+
+    /// The keys below the prefix and `below`.
+    pub fn keys(&self, below: &str) -> Vec<String> {
+        let all = self.control(&["get", "--prefix", "--keys-only", &format!("{PREFIX}{below}")]);
+        all.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Ends a server, as a machine that fails.
+    pub fn kill(&self, number: usize) {
+        if let Some(mut node) = self.nodes.borrow_mut()[number].take() {
+            node.signal(Signal::KILL);
+            node.end();
+        }
+    }
+
+    /// Ends all servers.
+    pub fn kill_all(&self) {
+        (0..NODES).for_each(|number| self.kill(number));
+    }
+
+    /// Starts servers that were killed, with what they know.
+    pub fn start_again(&self) {
+        for number in 0..NODES {
+            if self.nodes.borrow()[number].is_none() {
+                let node = self.spawn(number, &[]);
+                self.nodes.borrow_mut()[number] = Some(node);
+            }
+        }
+        self.wait_until_well();
+    }
+
+    /// Which server leads.
+    pub fn leader(&self) -> usize {
+        let found = (0..NODES).find(|number| {
+            let endpoint = self.endpoint(*number);
+            let status =
+                self.control(&["--endpoints", &endpoint, "endpoint", "status", "-w", "fields"]);
+            let field = |name: &str| {
+                let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+                line.rsplit(' ').next().unwrap().to_owned()
+            };
+            field("\"MemberID\"") == field("\"Leader\"")
+        });
+        found.unwrap()
+    }
+
+    /// Sets all servers back to a snapshot.
+    pub fn restore(&self, snapshot: &Path) {
+        self.kill_all();
+        for number in 0..NODES {
+            let data = self.data(number);
+            fs::remove_dir_all(&data).unwrap();
+            let mut command = Command::new(ETCDCTL);
+            command.env("ETCDCTL_API", "3").args(["snapshot", "restore"]).arg(snapshot);
+            command.args(["--name", &format!("n{number}"), "--initial-cluster", &self.members()]);
+            command.args(["--initial-cluster-token", "sealane"]);
+            command.args(["--initial-advertise-peer-urls", &self.peer(number), "--data-dir"]);
+            let output = command.arg(data).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        }
+        self.start_again();
+    }
+
+    pub fn endpoint(&self, number: usize) -> String {
+        format!("https://{}", self.ports[number][0].address())
+    }
+
+    fn peer(&self, number: usize) -> String {
+        format!("https://{}", self.ports[number][1].address())
+    }
+
+    fn members(&self) -> String {
+        let each = (0..NODES).map(|number| format!("n{number}={}", self.peer(number)));
+        each.collect::<Vec<_>>().join(",")
+    }
+
+    fn data(&self, number: usize) -> PathBuf {
+        self.folder.path().join(format!("data-{number}"))
+    }
+
+    fn spawn(&self, number: usize, more: &[&str]) -> Process {
+        let path = |name: &str| self.folder.path().join(name);
+        let log = File::options().create(true).append(true).open(path("etcd.log")).unwrap();
+        let mut command = Command::new(ETCD);
+        command.args(["--name", &format!("n{number}"), "--data-dir"]).arg(self.data(number));
+        let (client, peer) = (self.endpoint(number), self.peer(number));
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &self.members(), "--initial-cluster-token", "sealane"]);
+        for kind in ["", "peer-"] {
+            command.arg(format!("--{kind}client-cert-auth"));
+            command.arg(format!("--{kind}trusted-ca-file")).arg(path("ca.pem"));
+            command.arg(format!("--{kind}cert-file")).arg(path("node.pem"));
+            command.arg(format!("--{kind}key-file")).arg(path("node.key"));
+        }
+        command.args(["--quota-backend-bytes", "8388608"]).args(more);
+        let log_too = log.try_clone().unwrap();
+        Process::new(command.stdin(Stdio::null()).stdout(log).stderr(log_too).spawn().unwrap())
+    }
+
+    fn wait_until_well(&self) {
+        wait_for("three servers", || self.try_control(&["endpoint", "health"]).ok());
+    }
+
+    fn etcdctl(&self) -> Command {
+        let path = |name: &str| self.folder.path().join(name);
+        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
+        let mut command = Command::new(ETCDCTL);
+        command.env("ETCDCTL_API", "3").arg("--cacert").arg(path("ca.pem"));
+        command.arg("--cert").arg(path("node.pem")).arg("--key").arg(path("node.key"));
+        command.env("ETCDCTL_ENDPOINTS", endpoints.join(","));
+        command
+    }
+}
+
+/// A root in `ca.pem`, and in `node.pem` and `node.key` what servers and clients show. It has no
+/// name but the address: etcd takes a common name for that of a user.
+fn write_certificates(folder: &Path) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let root = params.self_signed(&key).unwrap();
+    let issuer = Issuer::new(params, key);
+    fs::write(folder.join("ca.pem"), root.pem()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    params.distinguished_name = DistinguishedName::new();
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let leaf = params.signed_by(&key, &issuer).unwrap();
+    fs::write(folder.join("node.pem"), leaf.pem()).unwrap();
+    fs::write(folder.join("node.key"), key.serialize_pem()).unwrap();
+    close(&folder.join("node.key"));
+}
+
+/// What stands before every key of the fleet.
+pub const PREFIX: &str = "/sealane/test/";
+
+const ETCD: &str = "/usr/bin/etcd";
+const ETCDCTL: &str = "/usr/bin/etcdctl";
+const NODES: usize = 3;
