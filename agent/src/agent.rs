@@ -4,6 +4,7 @@ mod job;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -82,6 +83,7 @@ impl Agent {
             settings,
             under_way: HashMap::new(),
         };
+        waits::recall(&mut agent.schedule, &agent.settings, &agent.ledger);
         agent.adopt(plan);
         Ok(agent)
     }
@@ -280,6 +282,10 @@ impl Agent {
             self.schedule.happened(now(), ticket, Outcome::Failed(Failure::Ours));
             return None;
         };
+        if let Some(until) = self.learn_waits(id) {
+            self.schedule.happened(now(), ticket, Outcome::HeldByAnother { until });
+            return None;
+        }
         let has_room = self.under_way.len() < ORDERS_IN_FLIGHT_MAX;
         match self.under_way.get_mut(&id) {
             Some(under_way) if under_way.directory == wanted.directory => {
@@ -352,6 +358,7 @@ impl Agent {
         let left = Duration::from_secs(not_after.since(now()));
         let (names, days) = (wanted.names.join(", "), left.as_secs() / 86_400);
         say(&format!("{names}: issued by {}, good for {days} days", wanted.directory));
+        self.forget_waits(wanted.id);
         if let Some(ticket) = ticket {
             let outcome = Outcome::Issued { not_before, not_after };
             return self.schedule.happened(now(), ticket, outcome);
@@ -375,6 +382,7 @@ impl Agent {
     fn note_failed(&mut self, wanted: &Wanted, failed: &Failed, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket {
             self.schedule.happened(now(), ticket, failed.outcome());
+            self.remember_waits(wanted, failed);
         }
         if !self.certificates.contains_key(&wanted.id)
             && let Ok(Some(entry)) = self.ledger.order(wanted.id)

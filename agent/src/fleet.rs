@@ -25,8 +25,10 @@ use std::time::{Duration, Instant};
 
 use sealane_operator::{Priority, say, say_at, value};
 use sealane_store::{KeyedStore, SealingKeys};
+use tokio::task::spawn_local;
+use zeroize::Zeroizing;
 
-use crate::etcd::{Etcd, EtcdError};
+use crate::etcd::{Change, Etcd, EtcdError};
 use crate::settings::FleetSettings;
 use crate::trust::TrustError;
 
@@ -94,6 +96,22 @@ impl Fleet {
             wait = if begun.elapsed() > WAIT_MAX { WAIT_MIN } else { (wait * 2).min(WAIT_MAX) };
             tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         }
+    }
+
+    /// Puts an entry of the store where all machines find it, or takes it away; soon, and if the
+    /// cluster does not answer then, not at all.
+    pub(crate) fn put_soon(self: &Rc<Self>, name: String, value: Option<Zeroizing<Vec<u8>>>) {
+        let fleet = Rc::clone(self);
+        spawn_local(async move {
+            let place = fleet.places.entry(&name);
+            let sealed = value.map(|value| fleet.keys.seal_for(&place, &value)).transpose();
+            let Ok(sealed) = sealed else { return };
+            let change = match &sealed {
+                Some(sealed) => Change::Put(&place, sealed, 0),
+                None => Change::Delete(&place),
+            };
+            let _ = fleet.etcd.change(&[change]).await;
+        });
     }
 
     /// Whether this machine has what the fleet has: then it may tell what is missing.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealane_engine::certificates::{Certificate, CertificateStore as _};
-use sealane_renewal::CertificateId;
+use sealane_renewal::{CertificateId, Failing, Spent, UnixSeconds};
 use sealane_store::{HTTP_01, KEPT_BYTES_MAX, KeyedStore, Listed, StoreError, TLS_ALPN_01};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,58 @@ impl Ledger {
     /// The order that is under way for a certificate.
     pub(crate) fn order(&self, id: CertificateId) -> Result<Option<OrderEntry>, LedgerError> {
         self.read(&order_name(id))
+    }
+
+    /// Remembers what is known of names that failed; of none: forgets it. Returns the entry.
+    pub(crate) fn keep_waits(
+        &self,
+        id: CertificateId,
+        waits: &[(String, Failing)],
+    ) -> Result<Option<Change>, LedgerError> {
+        let waits: Vec<_> = waits.iter().map(WaitEntry::of).collect();
+        let text = if waits.is_empty() { None } else { Some(encode(&waits)?) };
+        let change = (format!("{WAITS}{:016x}", id.0), text);
+        self.write(&[], std::slice::from_ref(&change))?;
+        Ok(Some(change))
+    }
+
+    /// What is known of the names of a certificate that failed.
+    pub(crate) fn waits(&self, id: CertificateId) -> Result<Waits, LedgerError> {
+        let waits: Option<Vec<WaitEntry>> = self.read(&format!("{WAITS}{:016x}", id.0))?;
+        Ok(waits.unwrap_or_default().into_iter().map(WaitEntry::failing).collect())
+    }
+
+    /// The same for all certificates, `count_max` at most.
+    pub(crate) fn all_waits(
+        &self,
+        count_max: usize,
+    ) -> Result<Vec<(CertificateId, Waits)>, LedgerError> {
+        let mut all = Vec::new();
+        for (name, text) in self.store.kept_under(WAITS, None, count_max)? {
+            let number = name.strip_prefix(WAITS);
+            let number = number.and_then(|text| u64::from_str_radix(text, 16).ok());
+            let Some(number) = number else { continue };
+            let waits: Vec<WaitEntry> = decode(&name, &text)?;
+            let waits = waits.into_iter().map(WaitEntry::failing).collect();
+            all.push((CertificateId(number), waits));
+        }
+        Ok(all)
+    }
+
+    /// Remembers until when an authority is left alone. Returns the entry.
+    pub(crate) fn keep_told(
+        &self,
+        directory: &str,
+        until: UnixSeconds,
+    ) -> Result<Option<Change>, LedgerError> {
+        let change = (told_name(directory), Some(encode(&until.0)?));
+        self.write(&[], std::slice::from_ref(&change))?;
+        Ok(Some(change))
+    }
+
+    /// Until when an authority is left alone.
+    pub(crate) fn told_until(&self, directory: &str) -> Result<Option<UnixSeconds>, LedgerError> {
+        Ok(self.read(&told_name(directory))?.map(UnixSeconds))
     }
 
     /// All orders that are under way.
@@ -195,6 +247,41 @@ pub(crate) struct OrderEntry {
     pub(crate) url: Option<String>,
 }
 
+/// A name that failed, as it is remembered.
+#[derive(Deserialize, Serialize)]
+struct WaitEntry {
+    name: String,
+    count: u32,
+    until_s: u64,
+    spent_until_ms: u64,
+}
+
+impl WaitEntry {
+    fn of((name, failing): &(String, Failing)) -> Self {
+        Self {
+            name: name.clone(),
+            count: failing.count,
+            until_s: failing.until.0,
+            spent_until_ms: failing.spent.until_ms,
+        }
+    }
+
+    fn failing(self) -> (String, Failing) {
+        let failing = Failing {
+            count: self.count,
+            until: UnixSeconds(self.until_s),
+            spent: Spent { until_ms: self.spent_until_ms },
+        };
+        (self.name, failing)
+    }
+}
+
+/// Names that failed, with what is known of them.
+type Waits = Vec<(String, Failing)>;
+
+/// An entry's name with what it holds now; nothing: it is gone.
+type Change = (String, Option<Zeroizing<Vec<u8>>>);
+
 /// A record of DNS that was made for a challenge.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Record {
@@ -303,6 +390,10 @@ fn account_name(directory: &str) -> String {
     format!("acme/account/{short}")
 }
 
+fn told_name(directory: &str) -> String {
+    account_name(directory).replace("acme/account/", "acme/wait/authority/")
+}
+
 fn order_name(CertificateId(number): CertificateId) -> String {
     format!("{ORDERS}{number:016x}")
 }
@@ -319,5 +410,6 @@ pub(crate) enum LedgerError {
 }
 
 const ORDERS: &str = "acme/order/";
+const WAITS: &str = "acme/wait/names/";
 /// Entries that are read at a time.
 const PAGE: usize = 1_000;

@@ -97,6 +97,11 @@ impl Account {
         (self.stopped_until > now).then_some(self.stopped_until)
     }
 
+    /// Until when the authority told us to stop, if that is to come.
+    pub(crate) fn told_until(&self, now: UnixSeconds) -> Option<UnixSeconds> {
+        (self.told_until > now).then_some(self.told_until)
+    }
+
     /// An authority that is away, or told us to stop: what is urgent looks for another.
     pub(crate) fn is_away(&self, now: UnixSeconds) -> bool {
         self.failures >= AWAY_FAILURES || self.told_until > now

@@ -170,6 +170,19 @@ impl Schedule {
         }
     }
 
+    /// Until when an authority told the account to stop, if that is to come.
+    #[must_use]
+    pub fn told_until(&self, now: UnixSeconds, authority: AuthorityId) -> Option<UnixSeconds> {
+        self.accounts.get(authority.place())?.told_until(now)
+    }
+
+    /// Learns what an authority told a process before this one, or another machine.
+    pub fn learn_told(&mut self, authority: AuthorityId, until: UnixSeconds) {
+        if let Some(account) = self.accounts.get_mut(authority.place()) {
+            account.stop(until);
+        }
+    }
+
     fn next_permission(&mut self) -> Option<Action> {
         if self.permission_asks_in_flight >= PERMISSION_ASKS_IN_FLIGHT_MAX {
             return None;

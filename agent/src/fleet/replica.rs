@@ -416,6 +416,6 @@ const REFUSED_TOLD_MAX: u64 = 100;
 /// How many times longer than a scan of the store it is until the next.
 const SCAN_SHARE: u32 = 50;
 /// Entries of the store that all machines have.
-const SHARED: [&str; 3] = [ANSWERS, "acme/account/", "tickets/"];
+const SHARED: [&str; 4] = [ANSWERS, "acme/account/", "acme/wait/", "tickets/"];
 /// How often the store is looked at for changes.
 const TICK: Duration = Duration::from_secs(1);

@@ -41,6 +41,28 @@ fn what_an_authority_looked_for_and_found_is_told_with_a_remedy() {
     assert_eq!(authority.issued(), 0);
 }
 
+/// A process that is started again and again asks an authority no more often than one that runs.
+#[test]
+fn a_wait_goes_on_over_a_restart() {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    let table = "[[certificate]]\nnames = [\"a.test\"]\nchallenge = \"http-01\"\n";
+    home.configure(&[home.authority(authority.address, ""), table.into()]);
+    let agent = home.start();
+    agent.wait_until_said("\n  tried again in ");
+    wait_for("what is remembered", || {
+        (home.entries("acme/wait/names/").len() == 1).then_some(())
+    });
+    agent.kill();
+    let orders = authority.count_said("orders in the db");
+    assert!(orders > 0);
+    let agent = home.start();
+    agent.wait_until_said("looks after 1 certificates");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(agent.stop().success());
+    assert_eq!(authority.count_said("orders in the db"), orders);
+}
+
 #[test]
 fn what_one_authority_refuses_is_ordered_of_the_next() {
     let Some(first) = Authority::start(Behaviour::default()) else { return };

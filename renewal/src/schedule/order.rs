@@ -456,7 +456,7 @@ impl Failure {
 }
 
 impl AuthorityId {
-    fn place(self) -> usize {
+    pub(super) fn place(self) -> usize {
         usize::from(self.0)
     }
 

@@ -1,0 +1,95 @@
+//! What is waited for after failures, remembered over a restart, and by the whole fleet: a process
+//! that is started again and again asks an authority no more often than one that runs.
+
+use sealane_operator::{Priority, say_at};
+use sealane_renewal::{AuthorityId, CertificateId, Failure, Schedule, UnixSeconds};
+
+use super::{Agent, now};
+use crate::failure::Failed;
+use crate::ledger::Ledger;
+use crate::order::Wanted;
+use crate::settings::Settings;
+
+/// Tells a schedule what a process before this one waited for. What is long over is forgotten.
+pub(super) fn recall(schedule: &mut Schedule, settings: &Settings, ledger: &Ledger) {
+    let recalled = || -> Result<(), crate::ledger::LedgerError> {
+        for (place, authority) in (0..).zip(&settings.authorities) {
+            if let Some(until) = ledger.told_until(&authority.directory)? {
+                schedule.learn_told(AuthorityId(place), until);
+            }
+        }
+        for (id, waits) in ledger.all_waits(WAITS_MAX)? {
+            let last = waits.iter().map(|(_, failing)| failing.until).max();
+            if last.is_none_or(|last| last.plus(FORGOTTEN_S) < now()) {
+                ledger.keep_waits(id, &[])?;
+                continue;
+            }
+            for (name, failing) in waits {
+                schedule.learn_failing(&name, failing);
+            }
+        }
+        Ok(())
+    };
+    let mut recalled = recalled;
+    if let Err(error) = recalled() {
+        say_at(Priority::Warning, &format!("what was waited for is forgotten: {error}"));
+    }
+}
+
+impl Agent {
+    /// Remembers what is waited for after a failure.
+    pub(super) fn remember_waits(&self, wanted: &Wanted, failed: &Failed) {
+        let remembered = match &failed.failure {
+            Failure::Validation { .. } => {
+                let failing = |name: &String| Some((name.clone(), self.schedule.failing(name)?));
+                let waits: Vec<_> = wanted.names.iter().filter_map(failing).collect();
+                self.ledger.keep_waits(wanted.id, &waits)
+            }
+            Failure::RateLimited { .. } | Failure::Away { .. } => {
+                let place = super::authority_of(&self.settings, &wanted.directory);
+                let told = place.and_then(|place| self.schedule.told_until(now(), place));
+                match told {
+                    Some(until) => self.ledger.keep_told(&wanted.directory, until),
+                    None => Ok(None),
+                }
+            }
+            _ => return,
+        };
+        self.share_waits(remembered);
+    }
+
+    /// Forgets what was waited for, of a certificate that is there now.
+    pub(super) fn forget_waits(&self, id: CertificateId) {
+        match self.ledger.waits(id) {
+            Ok(waits) if waits.is_empty() => {}
+            _ => self.share_waits(self.ledger.keep_waits(id, &[])),
+        }
+    }
+
+    /// Until when a certificate waits because of what another machine of the fleet has seen.
+    pub(super) fn learn_waits(&mut self, id: CertificateId) -> Option<UnixSeconds> {
+        self.fleet.as_ref()?;
+        let waits = self.ledger.waits(id).unwrap_or_default();
+        let until = waits.iter().map(|(_, failing)| failing.until).max();
+        for (name, failing) in waits {
+            self.schedule.learn_failing(&name, failing);
+        }
+        until.filter(|until| *until > now())
+    }
+
+    fn share_waits(&self, remembered: Result<Remembered, crate::ledger::LedgerError>) {
+        match (remembered, &self.fleet) {
+            (Err(error), _) => say_at(Priority::Warning, &error.to_string()),
+            (Ok(Some((name, value))), Some(fleet)) => fleet.put_soon(name, value),
+            (Ok(_), _) => {}
+        }
+    }
+}
+
+/// The name and the value of an entry that was written; no value: it was removed.
+type Remembered = Option<(String, Option<zeroize::Zeroizing<Vec<u8>>>)>;
+
+/// How long after its last moment a wait is forgotten.
+const FORGOTTEN_S: u64 = 2 * 86_400;
+/// Waits that are recalled.
+const WAITS_MAX: usize = 100_000;
