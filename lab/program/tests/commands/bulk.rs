@@ -167,6 +167,7 @@ fn the_emulated_lock_is_taken_and_only_where_it_is_asked_for() {
 }
 
 #[test]
+#[ignore = "half a minute and more, with what a shorter one has too"]
 fn every_runtime_speaks_both_versions_with_every_key() {
     for (tls, version) in [("1.2", Version::Tls12), ("1.3", Version::Tls13)] {
         for key in ["ed25519", "p256", "p384", "rsa2048"] {

@@ -160,6 +160,7 @@ fn what_the_owner_allocates_for_a_handshake_is_counted_exactly() {
 
 /// How high a rate is found, a machine decides; that it is searched for, and where, is looked at.
 #[test]
+#[ignore = "half a minute and more, with what a shorter one has too"]
 fn a_rate_is_searched_for_in_ordinary_rows_and_without_tls() {
     let (output, found) = certificates(&[
         "--certs=2",

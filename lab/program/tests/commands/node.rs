@@ -15,6 +15,7 @@ const MODES: [&str; 8] =
     ["http", "nginx", "https", "cluster", "hybrid", "sealane-ring", "sealane-socket", "sealane"];
 
 #[test]
+#[ignore = "half a minute and more, with what a shorter one has too"]
 fn every_mode_answers_the_same_in_every_case() {
     let folder = tempfile::tempdir().unwrap();
     let package = stand_in(&folder);
