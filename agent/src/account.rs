@@ -164,7 +164,7 @@ fn new_key() -> Result<Secret, Failed> {
 
 /// The key that an authority has given for its account: base64url in a file that others than this
 /// user and group cannot read.
-fn external_key(external: &ExternalAccount) -> Result<ExternalAccountKey, Failed> {
+pub(crate) fn external_key(external: &ExternalAccount) -> Result<ExternalAccountKey, Failed> {
     use std::io::Read as _;
 
     use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use sealane_operator::{Priority, say_at};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
@@ -12,20 +13,21 @@ use crate::ledger::Record;
 
 /// Has the command make a record.
 pub(crate) async fn present(record: &Record) -> Result<(), Failed> {
-    run("present", record).await
+    run("present", record, COMMAND_TIMEOUT).await
 }
 
 /// Has commands take records away. What cannot be taken away is told, and left.
 pub(crate) async fn clean_up(records: &[Record]) {
     for record in records {
-        if let Err(failed) = run("cleanup", record).await {
+        if let Err(failed) = run("cleanup", record, COMMAND_TIMEOUT).await {
             say_at(Priority::Warning, &failed.text);
         }
     }
 }
 
-/// Runs the command without a shell, for a bounded time. What it says is told if it fails.
-async fn run(what: &str, record: &Record) -> Result<(), Failed> {
+/// Runs the command without a shell, for a bounded time, after which it is killed with all that it
+/// has started. What it says is told if it fails.
+async fn run(what: &str, record: &Record, limit: Duration) -> Result<(), Failed> {
     let Record { name, value, command, .. } = record;
     let program = command.first().map(String::as_str).unwrap_or_default();
     let failed = |why: String| {
@@ -40,8 +42,10 @@ async fn run(what: &str, record: &Record) -> Result<(), Failed> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
+        .process_group(0)
         .spawn()
         .map_err(|error| failed(format!("cannot be started: {error}")))?;
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let mut said = Vec::new();
     let stderr = child.stderr.take();
     let whole = async {
@@ -61,8 +65,12 @@ async fn run(what: &str, record: &Record) -> Result<(), Failed> {
             () = &mut reading => child.wait().await,
         }
     };
-    let Ok(status) = tokio::time::timeout(COMMAND_TIMEOUT, whole).await else {
-        return Err(failed(format!("was not done within {} s", COMMAND_TIMEOUT.as_secs())));
+    let Ok(status) = tokio::time::timeout(limit, whole).await else {
+        // The command itself has not been waited for, so that the number is still its own.
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        return Err(failed(format!("was not done within {} s", limit.as_secs())));
     };
     let status = status.map_err(|error| failed(format!("cannot be waited for: {error}")))?;
     if status.success() {
@@ -96,6 +104,10 @@ mod tests {
     use super::*;
 
     fn run_script(script: &str, argument: &str) -> Result<(), Failed> {
+        run_script_within(script, argument, COMMAND_TIMEOUT)
+    }
+
+    fn run_script_within(script: &str, argument: &str, limit: Duration) -> Result<(), Failed> {
         let record = Record {
             name: "_acme-challenge.a.test".into(),
             value: "v".into(),
@@ -103,7 +115,7 @@ mod tests {
             is_made: false,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(present(&record))
+        runtime.unwrap().block_on(run("present", &record, limit))
     }
 
     #[test]
@@ -126,5 +138,25 @@ mod tests {
             std::process::Command::new("sh").args(["-c", &format!("kill {left}")]).status();
         assert!(killed.unwrap().success(), "it is there still");
         came.map_err(|failed| failed.text).unwrap();
+    }
+
+    #[test]
+    fn a_command_that_takes_too_long_is_killed_with_what_it_has_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("left");
+        let script = "sleep 1000 & echo $! > $0; wait";
+        let limit = Duration::from_secs(1);
+        let failed = run_script_within(script, file.to_str().unwrap(), limit).unwrap_err();
+        assert!(failed.text.contains("was not done within 1 s"), "{}", failed.text);
+        let left = std::fs::read_to_string(&file).unwrap();
+        let is_gone = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", left.trim()));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        };
+        let waited = (0..1_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            is_gone()
+        });
+        assert!(waited, "{left} is there still");
     }
 }

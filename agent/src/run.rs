@@ -17,11 +17,13 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 
+use crate::account::external_key;
 use crate::agent::Agent;
 use crate::args::{Arguments, Command, FleetCommand};
 use crate::etcd::Etcd;
 use crate::fleet;
 use crate::settings::Settings;
+use crate::trust::client_config;
 
 /// Does what was typed, and says on standard error what comes of it.
 #[must_use]
@@ -67,9 +69,33 @@ impl End {
 fn check(file: &Path) -> Result<(), End> {
     let settings = Settings::load(file).map_err(End::invalid)?;
     open(&settings)?;
+    let wrong = unusable_files(&settings);
+    if !wrong.is_empty() {
+        return Err(End::invalid(wrong.join("\n")));
+    }
     let counted = settings.certificates.len();
     say(&format!("{}: in order, {counted} certificates", file.display()));
     Ok(())
+}
+
+/// What is wrong with the files that the settings name, and that are opened when they are needed.
+fn unusable_files(settings: &Settings) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, authority) in settings.authorities.iter().enumerate() {
+        let mut note = |what: String| wrong.push(format!("authority[{number}].{what}"));
+        if let Err(error) = client_config(&authority.roots, None) {
+            note(error.to_string());
+        }
+        let external = authority.external_account.as_ref().map(external_key);
+        if let Some(Err(failed)) = external {
+            note(failed.text);
+        }
+    }
+    let cluster = settings.fleet.as_ref().map(|fleet| Etcd::new(&fleet.etcd));
+    if let Some(Err(error)) = cluster {
+        wrong.push(format!("fleet.{error}"));
+    }
+    wrong
 }
 
 fn fleet_status(file: &Path, is_json: bool) -> Result<(), End> {

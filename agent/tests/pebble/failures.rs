@@ -50,9 +50,7 @@ fn a_wait_goes_on_over_a_restart() {
     home.configure(&[home.authority(authority.address, ""), table.into()]);
     let agent = home.start();
     agent.wait_until_said("\n  tried again in ");
-    wait_for("what is remembered", || {
-        (home.entries("acme/wait/names/").len() == 1).then_some(())
-    });
+    wait_for("what is remembered", || (home.entries("acme/wait/names/").len() == 1).then_some(()));
     agent.kill();
     let orders = authority.count_said("orders in the db");
     assert!(orders > 0);
@@ -116,6 +114,18 @@ fn settings_are_checked_and_a_bad_reload_changes_nothing() {
     assert!(said.contains("agent.toml:14:1: certificate[1].challenge: is missing"), "{said}");
     let (said, code) = run(&["check", "--config", "agent.toml"], &home);
     assert_eq!(code, Some(3), "{said}");
+    // Files that are opened when they are needed are looked at, too, all of them at once.
+    let bound = "external_account = { kid = \"kid-1\", key_file = \"absent.key\" }";
+    let broken = home.authority(authority.address, bound).replace("ca.pem", "absent.pem");
+    home.configure(&[broken, home.by_dns(&["a.test"])]);
+    let (said, code) = run(&["check", "--config", "agent.toml"], &home);
+    assert!(
+        code == Some(3) && said.contains("authority[0].") && said.contains("absent.pem"),
+        "{said}"
+    );
+    assert!(
+        said.contains("authority[0].external_account.key_file: ") && said.contains("absent.key")
+    );
     home.configure(&[tables.concat(), home.by_dns(&["b.test"])]);
     agent.reload();
     agent.wait_until_said("reloaded: looks after 2 certificates");
