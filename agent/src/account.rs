@@ -36,6 +36,10 @@ impl Opened {
         let https = Https::trusting(&authority.roots).map_err(|e| Failed::ours(e.to_string()))?;
         let opening = Opening { authority, https: &https, ledger, now };
         let account = match ledger.account(&authority.directory)? {
+            // Bound to another external account, it is another account.
+            Some(entry) if opening.kid().is_some() && entry.kid != opening.kid() => {
+                opening.register(new_key()?).await?
+            }
             Some(entry) => opening.known(entry).await?,
             None => opening.register(new_key()?).await?,
         };
@@ -99,7 +103,12 @@ impl Opening<'_> {
     /// Makes the account of `key`, which is remembered first.
     async fn register(&self, key: Secret) -> Result<Account, Failed> {
         let directory = &self.authority.directory;
-        let mut entry = AccountEntry { contact: self.authority.contact.clone(), key, url: None };
+        let mut entry = AccountEntry {
+            contact: self.authority.contact.clone(),
+            key,
+            kid: self.kid(),
+            url: None,
+        };
         let (account, key) = match &self.authority.external_account {
             // The library binds keys alone that it makes itself.
             Some(external) => self.bound(external).await?,
@@ -112,6 +121,11 @@ impl Opening<'_> {
         entry.url = Some(account.id().to_owned());
         self.ledger.keep_account(directory, &entry)?;
         Ok(account)
+    }
+
+    /// The name of the external account that the settings bind it to.
+    fn kid(&self) -> Option<String> {
+        self.authority.external_account.as_ref().map(|external| external.kid.clone())
     }
 
     async fn of_key(&self, key: &Secret) -> Result<Account, Failed> {

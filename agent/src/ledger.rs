@@ -226,6 +226,9 @@ pub(crate) struct AccountEntry {
     pub(crate) contact: Vec<String>,
     /// The private key as PKCS #8; there before the authority has heard of it.
     pub(crate) key: Secret,
+    /// The name of the external account that it is bound to.
+    #[serde(default)]
+    pub(crate) kid: Option<String>,
     /// The URL by which the authority knows it, once it does.
     pub(crate) url: Option<String>,
 }

@@ -95,9 +95,26 @@ fn an_account_is_bound_to_one_that_the_authority_knows() {
     home.configure(&[home.authority(authority.address, bound), home.by_dns(&["a.test"])]);
     fs::write(home.path("eab.key"), super::harness::authority::EXTERNAL_KEY).unwrap();
     super::harness::close(&home.path("eab.key"));
+    let account = || {
+        let store = home.store().unwrap();
+        let mut found = store.kept_under("acme/account/", None, 10).unwrap();
+        assert_eq!(found.len(), 1);
+        serde_json::from_slice::<serde_json::Value>(&found.pop().unwrap().1).unwrap()
+    };
     let agent = home.start();
     home.wait_until_held("a.test");
     assert!(agent.stop().success());
+    let first = account();
+    assert_eq!(first["kid"], "kid-1");
+    // Bound to another one it is another account.
+    let bound = bound.replace("kid-1", "kid-2");
+    home.configure(&[home.authority(authority.address, &bound), home.by_dns(&["b.test"])]);
+    let agent = home.start();
+    home.wait_until_held("b.test");
+    assert!(agent.stop().success());
+    let second = account();
+    assert_eq!(second["kid"], "kid-2");
+    assert!(second["url"] != first["url"] && second["key"] != first["key"]);
 }
 
 #[test]

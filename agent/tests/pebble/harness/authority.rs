@@ -65,7 +65,7 @@ impl Authority {
             "httpPort": behaviour.ports.0,
             "tlsPort": behaviour.ports.1,
             "externalAccountBindingRequired": behaviour.binds_accounts,
-            "externalAccountMACKeys": { "kid-1": EXTERNAL_KEY },
+            "externalAccountMACKeys": { "kid-1": EXTERNAL_KEY, "kid-2": EXTERNAL_KEY },
             "domainBlocklist": if behaviour.blocks { vec!["blocked.test"] } else { vec![] },
             "retryAfter": { "authz": 1, "order": 1 },
             "profiles": {
