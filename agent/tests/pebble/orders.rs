@@ -1,5 +1,11 @@
 //! Orders that come to a certificate, and those that do not.
 
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sealane_engine::certificates::{CertificateStore as _, OpenedCertificate};
+
 use super::harness::agent::Home;
 use super::harness::authority::{Authority, Behaviour};
 use super::harness::wait_for;
@@ -75,15 +81,63 @@ fn what_runs_out_is_renewed_with_another_key() {
     assert!(authority.count_said("is a replacement of") >= 1);
 }
 
+/// An authority is asked when it would like a certificate renewed, and answers that it would have
+/// liked to see it done: it is, at once, by an order that says which one it takes the place of. The
+/// first question comes within six hours, which pass in a minute by the agent's clock.
+#[test]
+#[ignore = "a minute; ./check --all runs it"]
+fn what_an_authority_would_like_renewed_is_renewed() {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    home.configure(&[home.authority(authority.address, ""), home.by_dns(&["a.test"])]);
+    let agent = home.start();
+    let first = home.wait_until_held("a.test");
+    assert!(agent.stop().success());
+    let window =
+        r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#;
+    let chain = opened(&home, "a.test").chain;
+    let pem = sealane_store::pem_text(chain.iter().take(1).map(|der| &**der), None);
+    let told = serde_json::json!({
+        "Certificate": str::from_utf8(&pem).unwrap(),
+        "ARIResponse": window,
+    });
+    let url = format!("https://{}/set-renewal-info/", authority.managed);
+    let mut curl = Command::new("curl");
+    curl.args(["-sSf", "--cacert"]).arg(authority.path("ca.pem"));
+    assert!(curl.arg("-d").arg(told.to_string()).arg(url).status().unwrap().success());
+
+    let library = home.path("fast_clock.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../sealane/tests/binary/resumption_fleet/fast_clock.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(source);
+    assert!(cc.status().unwrap().success());
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let agent = home.start_with(&[
+        ("LD_PRELOAD", library.to_str().unwrap().to_owned()),
+        ("FAST_CLOCK_RATE", "400".to_owned()),
+        ("FAST_CLOCK_FROM", now_s.to_string()),
+    ]);
+    wait_for("the next certificate", || {
+        home.held("a.test").filter(|held| held.digest != first.digest)
+    });
+    assert!(agent.stop().success());
+    assert_eq!(authority.count_said("is a replacement of"), 1);
+    assert_eq!(authority.issued(), 2);
+}
+
 fn public_key(home: &Home, name: &str) -> Vec<u8> {
-    use sealane_engine::certificates::CertificateStore as _;
     use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-    let store = home.store().unwrap();
-    let held = store.store().find(name).unwrap().pop().unwrap();
-    let opened = store.view().unwrap().open(held.digest).unwrap();
+    let opened = opened(home, name);
     let (_, leaf) = X509Certificate::from_der(&opened.chain[0]).unwrap();
     leaf.public_key().raw.to_vec()
+}
+
+fn opened(home: &Home, name: &str) -> OpenedCertificate {
+    let store = home.store().unwrap();
+    let held = store.store().find(name).unwrap().pop().unwrap();
+    store.view().unwrap().open(held.digest).unwrap()
 }
 
 #[test]

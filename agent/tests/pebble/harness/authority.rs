@@ -17,6 +17,8 @@ use super::{required, wait_for};
 pub struct Authority {
     pub folder: TempDir,
     pub address: SocketAddr,
+    /// Where it takes orders of a test's.
+    pub managed: SocketAddr,
     _programs: [Process; 2],
     _reserved: [ReservedPort; 4],
 }
@@ -96,7 +98,7 @@ impl Authority {
         let hook = path("hook");
         fs::write(&hook, HOOK.replace("NAMES", &of_names.to_string())).unwrap();
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-        Some(Self { folder, address: served, _programs: programs, _reserved: reserved })
+        Some(Self { folder, address: served, managed, _programs: programs, _reserved: reserved })
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
