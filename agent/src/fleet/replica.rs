@@ -314,10 +314,11 @@ impl<'f> Replica<'f> {
     fn sealed(&self, place: &str, rank: Rank) -> Result<Option<Vec<u8>>, EtcdError> {
         let digest = sealane_engine::certificates::CertificateDigest(rank.digest);
         let unreadable = |_| EtcdError::ours("the certificate store cannot be read");
-        let view = self.fleet.store.view().map_err(unreadable)?;
-        let Ok(opened) = view.open(digest) else { return Ok(None) };
         let listed = self.fleet.store.store().certificate(digest).map_err(|error| ours(&error))?;
         let Some(Listed { label, .. }) = listed else { return Ok(None) };
+        // One look at the store at a time: a thread has one place to read from.
+        let opened = self.fleet.store.view().map_err(unreadable)?.open(digest);
+        let Ok(opened) = opened else { return Ok(None) };
         let parts = (opened.chain.iter().map(|der| &**der), &opened.key);
         let sealed = sealed::seal(place, rank, &label, parts, &self.fleet.keys);
         sealed.map(Some).map_err(|error| EtcdError::ours(&error.to_string()))

@@ -82,7 +82,7 @@ impl<'v> Sealed<'v> {
         let (label, pem) = text.split_at(end);
         let label = String::from_utf8_lossy(label);
         let mut builder = IndexBuilder::new(provider, now_s);
-        builder.add_pair(&label, pem, &label, pem);
+        builder.add(&label, pem);
         let indexed = builder.finish(DefaultCertificate::Absent);
         if let Some(error) = indexed.errors.first() {
             return Err(OpenError::Unusable(error.to_string()));

@@ -51,11 +51,12 @@ impl Home {
     pub fn import(&self, names: &[&str], chain_and_key: &str) {
         let provider = lane_provider(ProviderChoice::Auto, &Group::ALL).unwrap();
         let mut builder = IndexBuilder::new(&provider.crypto, 0);
-        builder.add_pair("push", chain_and_key.as_bytes(), "push", chain_and_key.as_bytes());
+        builder.add("push", chain_and_key.as_bytes());
         let indexed = builder.finish(DefaultCertificate::Absent);
         let certificates: Vec<_> = indexed.index.iter().map(Arc::clone).collect();
         assert_eq!(certificates.len(), 1, "{names:?}: {:?}", indexed.errors);
-        self.store().unwrap().import(&certificates, 0).unwrap();
+        let store = wait_for("the store", || self.store());
+        store.import(&certificates, 0).unwrap();
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
