@@ -66,7 +66,7 @@ impl Fleet {
             places: Places::below(&settings.prefix),
             settings: settings.clone(),
             store,
-            away: RefCell::new(Some((Instant::now(), "not asked yet".into()))),
+            away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
             seen: Cell::new(0),
             is_complete: Cell::new(false),
         }))
@@ -99,9 +99,13 @@ impl Fleet {
     }
 
     fn came_back(&self) {
-        if let Some((since, _)) = self.away.take() {
-            let for_long = value::duration_text(Duration::from_secs(since.elapsed().as_secs()));
-            say(&format!("fleet: etcd answers, after {for_long}"));
+        match self.away.take() {
+            Some((since, what)) if what != NOT_ASKED => {
+                let for_long = value::duration_text(Duration::from_secs(since.elapsed().as_secs()));
+                say(&format!("fleet: etcd answers again, after {for_long}"));
+            }
+            Some(_) => say("fleet: etcd answers"),
+            None => {}
         }
         self.is_complete.set(true);
         self.tell_health(None);
@@ -128,6 +132,8 @@ impl Fleet {
     }
 }
 
+/// What is wrong with a cluster that nothing was asked of yet.
+const NOT_ASKED: &str = "not asked yet";
 /// The longest that a cluster which does not answer is left alone.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The shortest.

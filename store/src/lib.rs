@@ -47,6 +47,7 @@ pub use seal::{SealingKeyError, SealingKeyId, SealingKeys, UnsealError};
 pub use served::{ReadBack, Served};
 pub use state::{STATE_FILE, Stamp};
 pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
+pub use tables::chain_digest;
 
 /// Bytes of the file's map: the most that a store can grow to. Address space, not memory.
 pub const MAP_BYTES: usize = 16 << 30;

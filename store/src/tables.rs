@@ -545,7 +545,8 @@ fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
 
 /// The identity of a chain in the database. The private key has no part in it: what is written
 /// beside a seal must not tell anything of what is in it.
-pub(crate) fn digest_of<'a>(chain: impl Iterator<Item = &'a [u8]>) -> CertificateDigest {
+#[must_use]
+pub fn chain_digest<'a>(chain: impl Iterator<Item = &'a [u8]>) -> CertificateDigest {
     let mut hash = Sha256::new_with_prefix(b"sealane stored certificate 1");
     for der in chain {
         hash.update((der.len() as u64).to_be_bytes());

@@ -23,6 +23,8 @@ pub(super) type Names = Vec<String>;
 /// A view of the cluster that is kept up to date, by place.
 pub(super) struct Replica<'f> {
     fleet: &'f Fleet,
+    /// The cluster, once it is known to be the one that this store was filled from.
+    cluster: Option<String>,
     provider: rustls::crypto::CryptoProvider,
     /// What is in the cluster: the revision at which it was put there, and which one it is.
     known: HashMap<String, (i64, Option<Rank>)>,
@@ -49,6 +51,7 @@ impl<'f> Replica<'f> {
             .map_err(|error| EtcdError::ours(&error.to_string()))?;
         let mut replica = Self {
             fleet,
+            cluster: None,
             provider: provider.crypto,
             known: HashMap::new(),
             local: HashMap::new(),
@@ -57,10 +60,9 @@ impl<'f> Replica<'f> {
             revision: 0,
         };
         replica.scan().await?;
-        let listed = replica.take_all(&fleet.places.certificates(), changed).await?;
+        replica.take_all(&fleet.places.certificates(), changed).await?;
         let entries = replica.take_all(&fleet.places.entries(), changed).await?;
-        replica.drop_answers(&entries.keys)?;
-        replica.note_cluster(&listed.cluster)?;
+        replica.drop_answers(&entries)?;
         fleet.seen.set(replica.revision);
         Ok(replica)
     }
@@ -100,29 +102,32 @@ impl<'f> Replica<'f> {
             wait = DRAIN;
         }
         let has_answers = self.take(put, deleted, changed)?;
+        self.fleet.seen.set(self.revision);
         self.offer_changes().await?;
         self.reported.renew(self.fleet, self.local.len(), has_answers).await?;
         self.look_behind().await
     }
 
-    /// Lists what is below `prefix`, the first page as it is now and the others as it was then.
+    /// Takes what is below `prefix`, the first page as it is now and the others as it was then, and
+    /// returns its keys.
     async fn take_all(
         &mut self,
         prefix: &str,
         changed: &impl Fn(Vec<Names>),
-    ) -> Result<Taken, EtcdError> {
+    ) -> Result<HashSet<String>, EtcdError> {
         let mut after: Option<String> = None;
         let mut keys = HashSet::new();
         loop {
             let page = self.fleet.etcd.page(prefix, after.as_deref(), self.revision).await?;
             if self.revision == 0 {
                 self.revision = page.revision;
+                self.note_cluster(&page.cluster)?;
             }
             after = page.entries.last().map(|entry| entry.key.clone());
             keys.extend(page.entries.iter().map(|entry| entry.key.clone()));
             self.take(page.entries, Vec::new(), changed)?;
             if !page.has_more || after.is_none() {
-                return Ok(Taken { cluster: page.cluster, keys });
+                return Ok(keys);
             }
             tokio::task::yield_now().await;
         }
@@ -158,13 +163,14 @@ impl<'f> Replica<'f> {
         certificates.sort_by_key(|(rank, _, _)| *rank);
         let taken: Vec<Arc<Certificate>> =
             certificates.iter().map(|(_, _, certificate)| Arc::clone(certificate)).collect();
+        let upto = self.cluster.as_deref().map(|cluster| format!("{cluster} {}", self.revision));
         let changes: Vec<KeptChange<'_>> = entries
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_ref().map(|value| value.as_slice())))
+            .chain(upto.as_ref().map(|upto| (CLUSTER, Some(upto.as_bytes()))))
             .collect();
         let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
         self.fleet.store.keep(&taken, now_s, &changes).map_err(|error| ours(&error))?;
-        self.fleet.seen.set(self.revision);
         for (rank, place, _) in certificates {
             self.local.insert(place, rank);
         }
@@ -341,14 +347,16 @@ impl<'f> Replica<'f> {
 
     /// Tells if this is another cluster than the one that this store was filled from, or the same
     /// one set back to an older state.
-    fn note_cluster(&self, cluster: &str) -> Result<(), EtcdError> {
+    fn note_cluster(&mut self, cluster: &str) -> Result<(), EtcdError> {
         let store = &self.fleet.store;
         let before = store.kept(CLUSTER).map_err(|error| ours(&error))?;
         let before = before.map(|text| String::from_utf8_lossy(&text).into_owned());
-        let (before, at) = before
+        let (before, written) = before
             .as_deref()
             .and_then(|text| text.split_once(' '))
             .map_or((None, 0), |(id, at)| (Some(id), at.parse::<i64>().unwrap_or(0)));
+        // What the process has seen since it wrote that counts too.
+        let at = written.max(self.fleet.seen.get());
         let warning = match before {
             Some(id) if id != cluster => Some(format!(
                 "this is another cluster than before ({cluster}, not {id}): what it lacks is put \
@@ -365,19 +373,14 @@ impl<'f> Replica<'f> {
         if let Some(warning) = warning {
             say_at(Priority::Warning, &format!("fleet: {warning}"));
         }
-        if before == Some(cluster) && at == self.revision {
+        self.cluster = Some(cluster.to_owned());
+        if before == Some(cluster) && written == self.revision {
             return Ok(());
         }
         let text = format!("{cluster} {}", self.revision);
         let kept = store.keep(&[], 0, &[(CLUSTER, Some(text.as_bytes()))]);
         kept.map(drop).map_err(|error| ours(&error))
     }
-}
-
-/// What was listed.
-struct Taken {
-    cluster: String,
-    keys: HashSet<String>,
 }
 
 /// Whether machines share the entry `name` of their stores.

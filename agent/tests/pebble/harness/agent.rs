@@ -132,6 +132,15 @@ impl Home {
     }
 }
 
+/// What the agents said shows why a test failed.
+impl Drop for Home {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}: {}", self.folder.path().display(), self.said());
+        }
+    }
+}
+
 /// An agent that runs.
 pub struct Agent {
     log: PathBuf,

@@ -75,8 +75,20 @@ impl Cluster {
         self.try_control(arguments).unwrap_or_else(|text| panic!("{arguments:?}: {text}"))
     }
 
+    /// Runs etcdctl as root against one server.
+    pub fn control_at(&self, number: usize, arguments: &[&str]) -> String {
+        let output = self.run(&self.endpoint(number), arguments);
+        output.unwrap_or_else(|text| panic!("{arguments:?}: {text}"))
+    }
+
     pub fn try_control(&self, arguments: &[&str]) -> Result<String, String> {
+        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
+        self.run(&endpoints.join(","), arguments)
+    }
+
+    fn run(&self, endpoints: &str, arguments: &[&str]) -> Result<String, String> {
         let mut command = self.etcdctl();
+        command.args(["--endpoints", endpoints]);
         let is_open = fs::metadata(self.folder.path().join("with-auth")).is_ok();
         if is_open {
             command.args(["--user", "root:root"]);
@@ -124,17 +136,16 @@ impl Cluster {
 
     /// Which server leads.
     pub fn leader(&self) -> usize {
-        let found = (0..NODES).find(|number| {
-            let endpoint = self.endpoint(*number);
-            let status =
-                self.control(&["--endpoints", &endpoint, "endpoint", "status", "-w", "fields"]);
-            let field = |name: &str| {
-                let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-                line.rsplit(' ').next().unwrap().to_owned()
-            };
-            field("\"MemberID\"") == field("\"Leader\"")
-        });
-        found.unwrap()
+        let leads =
+            |number: &usize| self.field(*number, "MemberID") == self.field(*number, "Leader");
+        wait_for("a leader", || (0..NODES).find(leads))
+    }
+
+    /// What a server says of itself.
+    pub fn field(&self, number: usize, name: &str) -> String {
+        let status = self.control_at(number, &["endpoint", "status", "-w", "fields"]);
+        let line = status.lines().find(|line| line.starts_with(&format!("\"{name}\""))).unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
     }
 
     /// Sets all servers back to a snapshot.
@@ -197,11 +208,9 @@ impl Cluster {
 
     fn etcdctl(&self) -> Command {
         let path = |name: &str| self.folder.path().join(name);
-        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
         let mut command = Command::new(ETCDCTL);
         command.env("ETCDCTL_API", "3").arg("--cacert").arg(path("ca.pem"));
         command.arg("--cert").arg(path("node.pem")).arg("--key").arg(path("node.key"));
-        command.args(["--endpoints", &endpoints.join(",")]);
         command
     }
 }
