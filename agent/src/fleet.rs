@@ -33,7 +33,7 @@ use crate::trust::TrustError;
 pub(crate) use claim::Claim;
 use places::Places;
 use replica::Replica;
-pub(crate) use status::{statuses, table};
+pub(crate) use status::{leave_word, statuses, table};
 
 /// A fleet as one of its machines sees it.
 pub(crate) struct Fleet {
@@ -128,7 +128,7 @@ impl Fleet {
 
     /// Leaves word in the store for `sealane serve`, which says on `/healthz` when it is long.
     fn tell_health(&self, what: Option<&str>) {
-        status::leave_word(&self.store, what);
+        leave_word(&self.store, what);
     }
 }
 

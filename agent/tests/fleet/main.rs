@@ -14,4 +14,6 @@
 #[path = "../pebble/harness/mod.rs"]
 mod harness;
 mod machines;
+mod outages;
+mod serving;
 mod shared;

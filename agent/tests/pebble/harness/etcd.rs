@@ -197,7 +197,7 @@ impl Cluster {
             command.arg(format!("--{kind}cert-file")).arg(path("node.pem"));
             command.arg(format!("--{kind}key-file")).arg(path("node.key"));
         }
-        command.args(["--quota-backend-bytes", "8388608"]).args(more);
+        command.args(["--quota-backend-bytes", QUOTA_BYTES]).args(more);
         let log_too = log.try_clone().unwrap();
         Process::new(command.stdin(Stdio::null()).stdout(log).stderr(log_too).spawn().unwrap())
     }
@@ -242,3 +242,5 @@ pub const PREFIX: &str = "/sealane/test/";
 const ETCD: &str = "/usr/bin/etcd";
 const ETCDCTL: &str = "/usr/bin/etcdctl";
 const NODES: usize = 3;
+/// More than any test needs, and soon used up by one that wants that.
+const QUOTA_BYTES: &str = "67108864";
