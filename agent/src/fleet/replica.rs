@@ -300,17 +300,42 @@ impl<'f> Replica<'f> {
             at.map(|at| (place.clone(), *rank, at))
         };
         let better: Vec<_> = self.local.iter().filter_map(is_better).take(PAGE).collect();
+        let mut batch = Vec::new();
+        let mut bytes = 0;
         for (place, rank, at) in better {
             let Some(value) = self.sealed(&place, rank)? else {
                 // It has left the store since.
                 self.local.remove(&place);
                 continue;
             };
-            let put = [Change::Put(&place, &value, 0)];
-            let compare = [Compare::Modified(&place, at)];
-            // If another was first, the watch brings that one.
-            if let Some(revision) = self.fleet.etcd.change_if(&compare, &put).await? {
-                self.known.insert(place, (revision, Some(rank)));
+            bytes += value.len();
+            batch.push(Offered { place, rank, at, value });
+            if batch.len() == BATCH || bytes >= BATCH_BYTES {
+                self.put(&mut batch).await?;
+                bytes = 0;
+            }
+        }
+        self.put(&mut batch).await
+    }
+
+    /// Puts a batch at one revision, or, if one of it was changed meanwhile, one by one.
+    async fn put(&mut self, batch: &mut Vec<Offered>) -> Result<(), EtcdError> {
+        let mut parts = vec![std::mem::take(batch)];
+        while let Some(part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            let puts: Vec<_> =
+                part.iter().map(|one| Change::Put(&one.place, &one.value, 0)).collect();
+            let compares: Vec<_> =
+                part.iter().map(|one| Compare::Modified(&one.place, one.at)).collect();
+            match self.fleet.etcd.change_if(&compares, &puts).await? {
+                Some(revision) => self
+                    .known
+                    .extend(part.into_iter().map(|one| (one.place, (revision, Some(one.rank))))),
+                // If another was first, the watch brings that one.
+                None if part.len() == 1 => {}
+                None => parts.extend(part.into_iter().map(|one| vec![one])),
             }
         }
         Ok(())
@@ -383,6 +408,15 @@ impl<'f> Replica<'f> {
     }
 }
 
+/// A certificate that is better here than in the cluster.
+struct Offered {
+    place: String,
+    rank: Rank,
+    /// The revision of what is there; 0: there is nothing.
+    at: i64,
+    value: Vec<u8>,
+}
+
 /// Whether machines share the entry `name` of their stores.
 fn is_shared(name: &str) -> bool {
     SHARED.iter().any(|prefix| name.starts_with(prefix))
@@ -394,6 +428,11 @@ fn ours(error: &StoreError) -> EtcdError {
 
 /// Entries with answers to challenges.
 const ANSWERS: &str = "challenge/";
+/// Certificates that are put at once: etcd takes 128 changes of one request (--max-txn-ops).
+const BATCH: usize = 64;
+/// Bytes of certificates with which a batch is full: etcd takes 1.5 MiB of one request
+/// (--max-request-bytes).
+const BATCH_BYTES: usize = 512 << 10;
 /// How long more of what was changed is waited for.
 const DRAIN: Duration = Duration::from_millis(10);
 /// The entry with the cluster that the store was filled from.

@@ -77,8 +77,7 @@ fn what_a_full_cluster_does_not_take_it_takes_once_there_is_room() {
     let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
     machines.homes[0].import(&["a.test"], &pem("a.test"));
     machines.homes[1].wait_until_held("a.test");
-    let junk = "x".repeat(100_000);
-    let full = wait_for("it to be full", || cluster.try_control(&["put", "/junk", &junk]).err());
+    let full = cluster.fill();
     assert!(full.contains("database space exceeded"), "{full}");
     machines.homes[0].import(&["b.test"], &pem("b.test"));
     agents[0].wait_until_said("its quota is used up: etcdctl compact, then defrag");

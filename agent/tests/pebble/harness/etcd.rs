@@ -87,13 +87,7 @@ impl Cluster {
     }
 
     fn run(&self, endpoints: &str, arguments: &[&str]) -> Result<String, String> {
-        let mut command = self.etcdctl();
-        command.args(["--endpoints", endpoints]);
-        let is_open = fs::metadata(self.folder.path().join("with-auth")).is_ok();
-        if is_open {
-            command.args(["--user", "root:root"]);
-        }
-        let output = command.args(arguments).output().unwrap();
+        let output = self.etcdctl(endpoints).args(arguments).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if arguments == ["auth", "enable"] {
             fs::write(self.folder.path().join("with-auth"), "").unwrap();
@@ -101,6 +95,20 @@ impl Cluster {
         match output.status.success() {
             true => Ok(text(&output.stdout)),
             false => Err(text(&output.stderr)),
+        }
+    }
+
+    /// Puts junk until the cluster takes no more, and returns what it says then.
+    pub fn fill(&self) -> String {
+        let junk = self.folder.path().join("junk");
+        fs::write(&junk, vec![b'x'; 1 << 20]).unwrap();
+        loop {
+            let mut command = self.etcdctl(&self.endpoint(0));
+            let output = command.args(["put", "/junk"]).stdin(File::open(&junk).unwrap()).output();
+            let output = output.unwrap();
+            if !output.status.success() {
+                return String::from_utf8_lossy(&output.stderr).into_owned();
+            }
         }
     }
 
@@ -206,11 +214,16 @@ impl Cluster {
         wait_for("three servers", || self.try_control(&["endpoint", "health"]).ok());
     }
 
-    fn etcdctl(&self) -> Command {
+    fn etcdctl(&self, endpoints: &str) -> Command {
         let path = |name: &str| self.folder.path().join(name);
         let mut command = Command::new(ETCDCTL);
         command.env("ETCDCTL_API", "3").arg("--cacert").arg(path("ca.pem"));
         command.arg("--cert").arg(path("node.pem")).arg("--key").arg(path("node.key"));
+        command.args(["--endpoints", endpoints]);
+        let is_open = fs::metadata(path("with-auth")).is_ok();
+        if is_open {
+            command.args(["--user", "root:root"]);
+        }
         command
     }
 }
@@ -243,4 +256,4 @@ const ETCD: &str = "/usr/bin/etcd";
 const ETCDCTL: &str = "/usr/bin/etcdctl";
 const NODES: usize = 3;
 /// More than any test needs, and soon used up by one that wants that.
-const QUOTA_BYTES: &str = "67108864";
+const QUOTA_BYTES: &str = "33554432";
