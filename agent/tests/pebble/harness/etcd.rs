@@ -35,11 +35,22 @@ impl Cluster {
         let port = || ReservedPort::on_loopback().unwrap();
         let ports = (0..NODES).map(|_| [port(), port()]).collect();
         let cluster = Self { folder, nodes: RefCell::default(), ports };
-        for number in 0..NODES {
-            let node = cluster.spawn(number, &[]);
-            cluster.nodes.borrow_mut().push(Some(node));
-        }
-        cluster.wait_until_well();
+        cluster.nodes.borrow_mut().resize_with(NODES, || None);
+        cluster.begin();
+        Some(cluster)
+    }
+
+    /// Ends all servers, and starts others that know nothing, set up as the first were.
+    pub fn start_over(&self) {
+        self.kill_all();
+        (0..NODES).for_each(|number| fs::remove_dir_all(self.data(number)).unwrap());
+        fs::remove_file(self.folder.path().join("with-auth")).unwrap();
+        self.begin();
+    }
+
+    /// Starts servers that know nothing, and makes users, as the page on fleets has it.
+    fn begin(&self) {
+        self.start_again();
         for order in [
             "user add root:root",
             "role add sealane",
@@ -50,9 +61,8 @@ impl Cluster {
             "auth enable",
         ] {
             let words: Vec<_> = order.split(' ').map(|word| word.replace('_', " ")).collect();
-            cluster.control(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            self.control(&words.iter().map(String::as_str).collect::<Vec<_>>());
         }
-        Some(cluster)
     }
 
     /// The table `[fleet]` of a machine.
