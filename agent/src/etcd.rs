@@ -202,7 +202,12 @@ impl Etcd {
             let at = (self.first.get() + number) % count;
             let Some(endpoint) = self.endpoints.get(at) else { break };
             last = match self.logged_in(endpoint, &ask).await {
-                Err(error) if error.is_of_endpoint() => error,
+                Err(error) if error.is_of_endpoint() => {
+                    // Of a token that is newer than its state, as after a snapshot was restored, an
+                    // endpoint says nothing at all: it waits until its state is as new.
+                    self.token.replace(None);
+                    error
+                }
                 answer => {
                     self.first.set(at);
                     return answer;

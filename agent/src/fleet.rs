@@ -35,7 +35,7 @@ use crate::trust::TrustError;
 pub(crate) use claim::Claim;
 use places::Places;
 use replica::Replica;
-pub(crate) use status::{statuses, table};
+pub(crate) use status::{leave_word, statuses, table};
 
 /// A fleet as one of its machines sees it.
 pub(crate) struct Fleet {
@@ -46,8 +46,6 @@ pub(crate) struct Fleet {
     store: Arc<KeyedStore>,
     /// What is wrong with the cluster, since when; none while it answers.
     away: RefCell<Option<(Instant, String)>>,
-    /// The newest revision of the cluster that this machine knows of.
-    newest: Cell<i64>,
     /// The revision of the last change that this machine has taken.
     seen: Cell<i64>,
     /// Whether all that was there has been taken once.
@@ -70,8 +68,7 @@ impl Fleet {
             places: Places::below(&settings.prefix),
             settings: settings.clone(),
             store,
-            away: RefCell::new(Some((Instant::now(), "not asked yet".into()))),
-            newest: Cell::new(0),
+            away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
             seen: Cell::new(0),
             is_complete: Cell::new(false),
         }))
@@ -120,9 +117,13 @@ impl Fleet {
     }
 
     fn came_back(&self) {
-        if let Some((since, _)) = self.away.take() {
-            let for_long = value::duration_text(Duration::from_secs(since.elapsed().as_secs()));
-            say(&format!("fleet: etcd answers, after {for_long}"));
+        match self.away.take() {
+            Some((since, what)) if what != NOT_ASKED => {
+                let for_long = value::duration_text(Duration::from_secs(since.elapsed().as_secs()));
+                say(&format!("fleet: etcd answers again, after {for_long}"));
+            }
+            Some(_) => say("fleet: etcd answers"),
+            None => {}
         }
         self.is_complete.set(true);
         self.tell_health(None);
@@ -145,10 +146,12 @@ impl Fleet {
 
     /// Leaves word in the store for `sealane serve`, which says on `/healthz` when it is long.
     fn tell_health(&self, what: Option<&str>) {
-        status::leave_word(&self.store, what);
+        leave_word(&self.store, what);
     }
 }
 
+/// What is wrong with a cluster that nothing was asked of yet.
+const NOT_ASKED: &str = "not asked yet";
 /// The longest that a cluster which does not answer is left alone.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The shortest.

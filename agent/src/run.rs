@@ -117,6 +117,10 @@ fn fleet_status(file: &Path, is_json: bool) -> Result<(), End> {
 fn serve(file: &Path) -> Result<(), End> {
     let settings = Settings::load(file).map_err(End::invalid)?;
     let (store, keys) = open(&settings)?;
+    if settings.fleet.is_none() {
+        // Of a fleet that this machine has left nobody is to hear any more.
+        fleet::leave_word(&store, None);
+    }
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
     LocalSet::new().block_on(&runtime, async {
         let mut signals = Signals::caught().map_err(End::failed)?;

@@ -143,7 +143,8 @@ const THREAD: &str = "admin";
 const INDEX: &str = "\
 Sealane; a browser gets a page here
 /healthz   200 while connections are accepted, 503 before and while draining; says that
-           it is degraded if the last reload was refused or a revocation list has ended
+           it is degraded if the last reload was refused, a revocation list has ended, or
+           the etcd of the agent's fleet has not answered for an hour
 /metrics   for Prometheus
 /state     what is served, from which certificates, by which lane, as JSON
 A unix socket also takes orders: sealane reload, sealane status and others speak to it.

@@ -19,7 +19,7 @@ use crate::names::{Row, Rows};
 use crate::record::Record;
 use crate::seal::{NONCE_BYTES, OpenError, Sealed, SealingKeyId, SealingKeys};
 use crate::store::{Listed, Store};
-use crate::tables::{Tables, digest_from, digest_of};
+use crate::tables::{Tables, chain_digest, digest_from};
 
 /// A store whose private keys can be opened, all of them.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ impl KeyedStore {
         now_s: i64,
         imported: &mut Imported,
     ) -> Result<(), Fault> {
-        let digest = digest_of(certificate.chain());
+        let digest = chain_digest(certificate.chain());
         if self.is_whole(txn, digest, certificate).unwrap_or(false) {
             imported.unchanged += 1;
             return Ok(());
@@ -306,7 +306,7 @@ impl KeyedStore {
     ) -> Result<OpenedCertificate, Fault> {
         let key = self.open_key(digest, record)?;
         let chain = self.tables().chain(txn, record)?;
-        if digest_of(chain.iter().copied()) != digest {
+        if chain_digest(chain.iter().copied()) != digest {
             return Err(Fault::What("a chain is not the one that its private key was sealed for"));
         }
         let chain = chain.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();

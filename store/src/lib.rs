@@ -39,7 +39,9 @@ mod unlocked;
 
 pub use error::StoreError;
 pub use examine::{Examined, examine};
-pub use kept::{HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TLS_ALPN_01};
+pub use kept::{
+    FLEET_AWAY, HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TLS_ALPN_01,
+};
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use pem::pem_text;
 pub use record::{Record, RecordError};
@@ -47,7 +49,7 @@ pub use seal::{SealingKeyError, SealingKeyId, SealingKeys, UnsealError};
 pub use served::{ReadBack, Served};
 pub use state::{STATE_FILE, Stamp};
 pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
-pub use tables::stored_digest;
+pub use tables::chain_digest;
 
 /// Bytes of the file's map: the most that a store can grow to. Address space, not memory.
 pub const MAP_BYTES: usize = 16 << 30;

@@ -7,7 +7,7 @@ use sealane_engine::certificates::CertificateDigest;
 
 use crate::error::{Fault, StoreError};
 use crate::store::{Listed, Store};
-use crate::tables::{digest_of, digest_of_expiry_key, expiry_key};
+use crate::tables::{chain_digest, digest_of_expiry_key, expiry_key};
 
 /// A certificate with its chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Store {
         let record = record.ok_or(Fault::What("a name or a date leads to no certificate"))?;
         let chain = self.tables.chain(txn, &record)?;
         // A lane refuses another one as well.
-        if digest_of(chain.iter().copied()) != digest {
+        if chain_digest(chain.iter().copied()) != digest {
             return Err(Fault::What("a chain is not the one that its private key was sealed for"));
         }
         Ok(Served { chain: chain.into_iter().map(<[u8]>::to_vec).collect(), listed })

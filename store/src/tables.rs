@@ -11,7 +11,7 @@ use std::path::Path;
 use heed::types::{Bytes, Str, U64, Unit};
 use heed::{AnyTls, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, byteorder::BE};
 use sealane_engine::certificates::{
-    AskedName, Certificate, CertificateDigest, Gone, StoreId, StoredCertificate,
+    AskedName, CertificateDigest, Gone, StoreId, StoredCertificate,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -545,20 +545,14 @@ fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
 
 /// The identity of a chain in the database. The private key has no part in it: what is written
 /// beside a seal must not tell anything of what is in it.
-pub(crate) fn digest_of<'a>(chain: impl Iterator<Item = &'a [u8]>) -> CertificateDigest {
+#[must_use]
+pub fn chain_digest<'a>(chain: impl Iterator<Item = &'a [u8]>) -> CertificateDigest {
     let mut hash = Sha256::new_with_prefix(b"sealane stored certificate 1");
     for der in chain {
         hash.update((der.len() as u64).to_be_bytes());
         hash.update(der);
     }
     CertificateDigest(hash.finalize().into())
-}
-
-/// The digest by which every store knows a certificate: the same in all of them, and of the chain
-/// alone.
-#[must_use]
-pub fn stored_digest(certificate: &Certificate) -> CertificateDigest {
-    digest_of(certificate.chain())
 }
 
 /// The key of the table `expiry`: times sort as numbers, those before 1970 first.

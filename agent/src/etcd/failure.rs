@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -46,20 +47,7 @@ impl EtcdError {
 
     /// Nobody was heard.
     pub(super) fn unheard(endpoint: &str, error: &(dyn Error + 'static)) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(under) = cause {
-            text = format!("{text}: {under}");
-            cause = under.source();
-        }
-        Self::of(
-            Kind::Endpoint,
-            endpoint,
-            &format!(
-                "{text}; is it there, and is its certificate \
-            of an authority in roots?"
-            ),
-        )
+        Self::of(Kind::Endpoint, endpoint, &unheard_text(error))
     }
 
     pub(super) fn late(endpoint: &str, limit: Duration) -> Self {
@@ -131,6 +119,39 @@ impl EtcdError {
 
     fn of(kind: Kind, endpoint: &str, text: &str) -> Self {
         Self { kind, text: format!("etcd {endpoint}: {text}") }
+    }
+}
+
+/// What kept an endpoint from being heard, and what to do about it.
+fn unheard_text(error: &(dyn Error + 'static)) -> String {
+    let mut deepest = error;
+    let (mut io, mut tls) = (None, None);
+    let mut next = Some(error);
+    while let Some(each) = next {
+        deepest = each;
+        // What is within one of these is no source of it.
+        let within = each.downcast_ref::<io::Error>().and_then(|io| io.get_ref());
+        io = each.downcast_ref::<io::Error>().map(io::Error::kind).or(io);
+        let within = within.and_then(|within| within.downcast_ref::<rustls::Error>());
+        tls = within.or_else(|| each.downcast_ref()).or(tls);
+        next = each.source();
+    }
+    match (tls, io) {
+        (Some(tls @ rustls::Error::InvalidCertificate(_)), _) => format!(
+            "its certificate is not trusted here ({tls}); name the authority of etcd in \
+             fleet.roots, and an address in fleet.etcd that the certificate has"
+        ),
+        (Some(tls @ rustls::Error::AlertReceived(_)), _) => format!(
+            "it ended the handshake ({tls}); fleet.certificate has to be of an authority in its \
+             --trusted-ca-file, and good for a client"
+        ),
+        (None, Some(io::ErrorKind::ConnectionRefused)) => {
+            "nobody listens there; is etcd running, and is this its client URL?".into()
+        }
+        (None, Some(io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)) => {
+            "the connection broke off; has it ended?".into()
+        }
+        _ => format!("{deepest}; is it there, and can it be reached from here?"),
     }
 }
 

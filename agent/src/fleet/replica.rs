@@ -23,6 +23,8 @@ pub(super) type Names = Vec<String>;
 /// A view of the cluster that is kept up to date, by place.
 pub(super) struct Replica<'f> {
     fleet: &'f Fleet,
+    /// The cluster, once it is known to be the one that this store was filled from.
+    cluster: Option<String>,
     provider: rustls::crypto::CryptoProvider,
     /// What is in the cluster: the revision at which it was put there, and which one it is.
     known: HashMap<String, (i64, Option<Rank>)>,
@@ -49,6 +51,7 @@ impl<'f> Replica<'f> {
             .map_err(|error| EtcdError::ours(&error.to_string()))?;
         let mut replica = Self {
             fleet,
+            cluster: None,
             provider: provider.crypto,
             known: HashMap::new(),
             local: HashMap::new(),
@@ -57,10 +60,9 @@ impl<'f> Replica<'f> {
             revision: 0,
         };
         replica.scan().await?;
-        let listed = replica.take_all(&fleet.places.certificates(), changed).await?;
+        replica.take_all(&fleet.places.certificates(), changed).await?;
         let entries = replica.take_all(&fleet.places.entries(), changed).await?;
-        replica.drop_answers(&entries.keys)?;
-        replica.note_cluster(&listed.cluster)?;
+        replica.drop_answers(&entries)?;
         fleet.seen.set(replica.revision);
         Ok(replica)
     }
@@ -99,34 +101,33 @@ impl<'f> Replica<'f> {
             }
             wait = DRAIN;
         }
-        self.fleet.newest.set(self.revision);
-        let taken = self.take(put, deleted, changed)?;
-        if taken != Took::Nothing {
-            self.fleet.seen.set(self.revision);
-        }
+        let has_answers = self.take(put, deleted, changed)?;
+        self.fleet.seen.set(self.revision);
         self.offer_changes().await?;
-        self.reported.renew(self.fleet, self.local.len(), taken == Took::Entries).await?;
+        self.reported.renew(self.fleet, self.local.len(), has_answers).await?;
         self.look_behind().await
     }
 
-    /// Lists what is below `prefix`, the first page as it is now and the others as it was then.
+    /// Takes what is below `prefix`, the first page as it is now and the others as it was then, and
+    /// returns its keys.
     async fn take_all(
         &mut self,
         prefix: &str,
         changed: &impl Fn(Vec<Names>),
-    ) -> Result<Taken, EtcdError> {
+    ) -> Result<HashSet<String>, EtcdError> {
         let mut after: Option<String> = None;
         let mut keys = HashSet::new();
         loop {
             let page = self.fleet.etcd.page(prefix, after.as_deref(), self.revision).await?;
             if self.revision == 0 {
                 self.revision = page.revision;
+                self.note_cluster(&page.cluster)?;
             }
             after = page.entries.last().map(|entry| entry.key.clone());
             keys.extend(page.entries.iter().map(|entry| entry.key.clone()));
             self.take(page.entries, Vec::new(), changed)?;
             if !page.has_more || after.is_none() {
-                return Ok(Taken { cluster: page.cluster, keys });
+                return Ok(keys);
             }
             tokio::task::yield_now().await;
         }
@@ -138,7 +139,7 @@ impl<'f> Replica<'f> {
         put: Vec<Entry>,
         deleted: Vec<String>,
         changed: &impl Fn(Vec<Names>),
-    ) -> Result<Took, EtcdError> {
+    ) -> Result<bool, EtcdError> {
         let mut certificates = Vec::new();
         let mut entries = Vec::new();
         let (places, below) = (self.fleet.places.certificates(), self.fleet.places.entries());
@@ -156,15 +157,17 @@ impl<'f> Replica<'f> {
             }
         }
         if certificates.is_empty() && entries.is_empty() {
-            return Ok(Took::Nothing);
+            return Ok(false);
         }
         // In the order of their ranks: of two with names in common, the later one is served.
         certificates.sort_by_key(|(rank, _, _)| *rank);
         let taken: Vec<Arc<Certificate>> =
             certificates.iter().map(|(_, _, certificate)| Arc::clone(certificate)).collect();
+        let upto = self.cluster.as_deref().map(|cluster| format!("{cluster} {}", self.revision));
         let changes: Vec<KeptChange<'_>> = entries
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_ref().map(|value| value.as_slice())))
+            .chain(upto.as_ref().map(|upto| (CLUSTER, Some(upto.as_bytes()))))
             .collect();
         let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
         self.fleet.store.keep(&taken, now_s, &changes).map_err(|error| ours(&error))?;
@@ -175,7 +178,7 @@ impl<'f> Replica<'f> {
         if !taken.is_empty() {
             changed(taken.iter().map(names).collect());
         }
-        Ok(if entries.is_empty() { Took::Certificates } else { Took::Entries })
+        Ok(!entries.is_empty())
     }
 
     /// The certificate of an entry, if this machine has none as good.
@@ -297,17 +300,42 @@ impl<'f> Replica<'f> {
             at.map(|at| (place.clone(), *rank, at))
         };
         let better: Vec<_> = self.local.iter().filter_map(is_better).take(PAGE).collect();
+        let mut batch = Vec::new();
+        let mut bytes = 0;
         for (place, rank, at) in better {
             let Some(value) = self.sealed(&place, rank)? else {
                 // It has left the store since.
                 self.local.remove(&place);
                 continue;
             };
-            let put = [Change::Put(&place, &value, 0)];
-            let compare = [Compare::Modified(&place, at)];
-            // If another was first, the watch brings that one.
-            if let Some(revision) = self.fleet.etcd.change_if(&compare, &put).await? {
-                self.known.insert(place, (revision, Some(rank)));
+            bytes += value.len();
+            batch.push(Offered { place, rank, at, value });
+            if batch.len() == BATCH || bytes >= BATCH_BYTES {
+                self.put(&mut batch).await?;
+                bytes = 0;
+            }
+        }
+        self.put(&mut batch).await
+    }
+
+    /// Puts a batch at one revision, or, if one of it was changed meanwhile, one by one.
+    async fn put(&mut self, batch: &mut Vec<Offered>) -> Result<(), EtcdError> {
+        let mut parts = vec![std::mem::take(batch)];
+        while let Some(part) = parts.pop() {
+            if part.is_empty() {
+                continue;
+            }
+            let puts: Vec<_> =
+                part.iter().map(|one| Change::Put(&one.place, &one.value, 0)).collect();
+            let compares: Vec<_> =
+                part.iter().map(|one| Compare::Modified(&one.place, one.at)).collect();
+            match self.fleet.etcd.change_if(&compares, &puts).await? {
+                Some(revision) => self
+                    .known
+                    .extend(part.into_iter().map(|one| (one.place, (revision, Some(one.rank))))),
+                // If another was first, the watch brings that one.
+                None if part.len() == 1 => {}
+                None => parts.extend(part.into_iter().map(|one| vec![one])),
             }
         }
         Ok(())
@@ -344,16 +372,16 @@ impl<'f> Replica<'f> {
 
     /// Tells if this is another cluster than the one that this store was filled from, or the same
     /// one set back to an older state.
-    fn note_cluster(&self, cluster: &str) -> Result<(), EtcdError> {
+    fn note_cluster(&mut self, cluster: &str) -> Result<(), EtcdError> {
         let store = &self.fleet.store;
         let before = store.kept(CLUSTER).map_err(|error| ours(&error))?;
         let before = before.map(|text| String::from_utf8_lossy(&text).into_owned());
-        let (before, at) = before
+        let (before, written) = before
             .as_deref()
             .and_then(|text| text.split_once(' '))
             .map_or((None, 0), |(id, at)| (Some(id), at.parse::<i64>().unwrap_or(0)));
-        // What was written is from the last listing; what this process has seen is younger.
-        let at = at.max(self.fleet.newest.get());
+        // What the process has seen since it wrote that counts too.
+        let at = written.max(self.fleet.seen.get());
         let warning = match before {
             Some(id) if id != cluster => Some(format!(
                 "this is another cluster than before ({cluster}, not {id}): what it lacks is put \
@@ -370,7 +398,8 @@ impl<'f> Replica<'f> {
         if let Some(warning) = warning {
             say_at(Priority::Warning, &format!("fleet: {warning}"));
         }
-        if before == Some(cluster) && at == self.revision {
+        self.cluster = Some(cluster.to_owned());
+        if before == Some(cluster) && written == self.revision {
             return Ok(());
         }
         let text = format!("{cluster} {}", self.revision);
@@ -379,19 +408,13 @@ impl<'f> Replica<'f> {
     }
 }
 
-/// What changed in the store by what was put in the cluster.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Took {
-    Nothing,
-    Certificates,
-    /// Entries, which others wait for, and maybe certificates.
-    Entries,
-}
-
-/// What was listed.
-struct Taken {
-    cluster: String,
-    keys: HashSet<String>,
+/// A certificate that is better here than in the cluster.
+struct Offered {
+    place: String,
+    rank: Rank,
+    /// The revision of what is there; 0: there is nothing.
+    at: i64,
+    value: Vec<u8>,
 }
 
 /// Whether machines share the entry `name` of their stores.
@@ -405,6 +428,11 @@ fn ours(error: &StoreError) -> EtcdError {
 
 /// Entries with answers to challenges.
 const ANSWERS: &str = "challenge/";
+/// Certificates that are put at once: etcd takes 128 changes of one request (--max-txn-ops).
+const BATCH: usize = 64;
+/// Bytes of certificates with which a batch is full: etcd takes 1.5 MiB of one request
+/// (--max-request-bytes).
+const BATCH_BYTES: usize = 512 << 10;
 /// How long more of what was changed is waited for.
 const DRAIN: Duration = Duration::from_millis(10);
 /// The entry with the cluster that the store was filled from.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use sealane_engine::certificates::{Certificate, DefaultCertificate, EncodedKey, IndexBuilder};
-use sealane_store::{Listed, SealingKeys, UnsealError, pem_text, stored_digest};
+use sealane_store::{Listed, SealingKeys, UnsealError, chain_digest, pem_text};
 use zeroize::Zeroizing;
 
 use super::places::Places;
@@ -35,7 +35,8 @@ impl Rank {
         Self {
             not_before_s: certificate.not_before_s(),
             not_after_s: certificate.not_after_s(),
-            digest: stored_digest(certificate).0,
+            // As the store has it: that of the certificate tells of its key.
+            digest: chain_digest(certificate.chain()).0,
         }
     }
 }

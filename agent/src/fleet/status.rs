@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use sealane_operator::value;
-use sealane_store::KeyedStore;
+use sealane_store::{FLEET_AWAY, KeyedStore};
 use serde::{Deserialize, Serialize};
 
 use super::Fleet;
@@ -124,8 +124,8 @@ pub(crate) fn table(statuses: &[Status]) -> String {
 
 /// Leaves word in the store of whether the cluster answers: none, or what is wrong with it, since
 /// the first time that it was.
-pub(super) fn leave_word(store: &KeyedStore, what: Option<&str>) {
-    let before = store.kept(WORD).ok().flatten();
+pub(crate) fn leave_word(store: &KeyedStore, what: Option<&str>) {
+    let before = store.kept(FLEET_AWAY).ok().flatten();
     let before = before.map(|text| String::from_utf8_lossy(&text).into_owned());
     let since = before.as_deref().and_then(|text| text.split_once(' ')).map(|(since, _)| since);
     let text = what.map(|what| {
@@ -136,7 +136,7 @@ pub(super) fn leave_word(store: &KeyedStore, what: Option<&str>) {
         return;
     }
     // If it cannot be written, serving goes on, and nobody is told.
-    let _ = store.keep(&[], 0, &[(WORD, text.as_deref().map(str::as_bytes))]);
+    let _ = store.keep(&[], 0, &[(FLEET_AWAY, text.as_deref().map(str::as_bytes))]);
 }
 
 const DAY_S: u64 = 86_400;
@@ -146,5 +146,3 @@ const EVERY: Duration = Duration::from_secs(10);
 const NEWS_EVERY: Duration = Duration::from_secs(1);
 /// How long it is there after its last word.
 const LEASE: Duration = Duration::from_secs(30);
-/// The entry of the store with what is wrong with the cluster, and since when.
-const WORD: &str = "fleet/away";

@@ -11,7 +11,7 @@
 )]
 
 mod failures;
-mod fleet;
+#[allow(dead_code, reason = "it is for all that starts agents")]
 mod harness;
 mod killed;
 mod many;

@@ -1,6 +1,7 @@
 //! What the control plane tells the admin thread: [`ControlState`], plain data behind a mutex.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
@@ -9,6 +10,7 @@ use sealane_engine::certificates::{
     CertificateStore as _, Inventory, InventoryEntry, InventoryFailure,
 };
 use sealane_lanes::counters::Counters;
+use sealane_store::FLEET_AWAY;
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::{BackendCounters, Drained};
@@ -97,16 +99,31 @@ impl Default for ControlState {
 
 impl ControlState {
     /// What an operator has to mend although everything is served as before, if there is anything.
-    pub fn degradation(&self, now: SystemTime) -> Option<&'static str> {
+    pub fn degradation(&self, now: SystemTime) -> Option<Cow<'static, str>> {
         let now = Timestamp::from(now);
         let mut lists =
             self.listeners.iter().filter_map(|each| each.clients.as_ref()).flat_map(|c| &c.lists);
         if self.reloads.last().is_some_and(|last| !last.verdict.is_accepted()) {
-            return Some("the last reload was refused; /state says why");
+            return Some("the last reload was refused; /state says why".into());
         }
-        lists
-            .any(|list| Timestamp::from_unix_s(list.next_update_s) < now)
-            .then_some("a revocation list has ended; /state says which")
+        if lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now) {
+            return Some("a revocation list has ended; /state says which".into());
+        }
+        self.fleet_is_away(now).map(Cow::Owned)
+    }
+
+    /// What the agent says of a fleet's cluster that has not answered for long.
+    fn fleet_is_away(&self, now: Timestamp) -> Option<String> {
+        let stores = self.listeners.iter().filter_map(|each| each.store.as_ref());
+        // A store that cannot be read shows in the counters of the lanes.
+        let mut words = stores.filter_map(|store| store.certificates.kept(FLEET_AWAY).ok()?);
+        words.find_map(|word| {
+            let text = String::from_utf8_lossy(&word);
+            let (since, what) = text.split_once(' ')?;
+            let since = Timestamp::from_unix_s(since.parse().ok()?);
+            let is_long = now.unix_ms().saturating_sub(since.unix_ms()) >= FLEET_AWAY_TOLD_MS;
+            is_long.then(|| format!("renewals wait since {since}: {what}"))
+        })
     }
 
     /// What is in each store now, with the name of its listener.
@@ -288,3 +305,6 @@ impl AccessLogCounters {
         Self { lanes: writer.lane_counters().to_vec(), writer: Arc::clone(writer.counters()) }
     }
 }
+
+/// How long a fleet's cluster may be away before it is told: renewals have weeks.
+const FLEET_AWAY_TOLD_MS: u64 = 3_600_000;

@@ -49,14 +49,20 @@ impl Home {
 
     /// Puts a certificate for these names into the store, as whoever pushes it does.
     pub fn import(&self, names: &[&str], chain_and_key: &str) {
+        assert_eq!(self.import_all(&[chain_and_key.to_owned()]), 1, "{names:?}");
+    }
+
+    /// Puts certificates into the store, each a chain and its key; returns how many they were.
+    pub fn import_all(&self, each: &[String]) -> usize {
         let provider = lane_provider(ProviderChoice::Auto, &Group::ALL).unwrap();
         let mut builder = IndexBuilder::new(&provider.crypto, 0);
-        builder.add("push", chain_and_key.as_bytes());
+        each.iter().for_each(|one| builder.add("push", one.as_bytes()));
         let indexed = builder.finish(DefaultCertificate::Absent);
         let certificates: Vec<_> = indexed.index.iter().map(Arc::clone).collect();
-        assert_eq!(certificates.len(), 1, "{names:?}: {:?}", indexed.errors);
+        assert!(indexed.errors.is_empty(), "{:?}", indexed.errors);
         let store = wait_for("the store", || self.store());
         store.import(&certificates, 0).unwrap();
+        certificates.len()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -135,6 +141,15 @@ impl Home {
     pub fn said(&self) -> String {
         let path = |number| self.path(&format!("log-{number}"));
         (1..=self.started.get()).map(|number| fs::read_to_string(path(number)).unwrap()).collect()
+    }
+}
+
+/// What the agents said shows why a test failed.
+impl Drop for Home {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}: {}", self.folder.path().display(), self.said());
+        }
     }
 }
 

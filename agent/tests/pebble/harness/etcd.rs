@@ -35,11 +35,22 @@ impl Cluster {
         let port = || ReservedPort::on_loopback().unwrap();
         let ports = (0..NODES).map(|_| [port(), port()]).collect();
         let cluster = Self { folder, nodes: RefCell::default(), ports };
-        for number in 0..NODES {
-            let node = cluster.spawn(number, &[]);
-            cluster.nodes.borrow_mut().push(Some(node));
-        }
-        cluster.wait_until_well();
+        cluster.nodes.borrow_mut().resize_with(NODES, || None);
+        cluster.begin();
+        Some(cluster)
+    }
+
+    /// Ends all servers, and starts others that know nothing, set up as the first were.
+    pub fn start_over(&self) {
+        self.kill_all();
+        (0..NODES).for_each(|number| fs::remove_dir_all(self.data(number)).unwrap());
+        fs::remove_file(self.folder.path().join("with-auth")).unwrap();
+        self.begin();
+    }
+
+    /// Starts servers that know nothing, and makes users, as the page on fleets has it.
+    fn begin(&self) {
+        self.start_again();
         for order in [
             "user add root:root",
             "role add sealane",
@@ -50,9 +61,8 @@ impl Cluster {
             "auth enable",
         ] {
             let words: Vec<_> = order.split(' ').map(|word| word.replace('_', " ")).collect();
-            cluster.control(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            self.control(&words.iter().map(String::as_str).collect::<Vec<_>>());
         }
-        Some(cluster)
     }
 
     /// The table `[fleet]` of a machine.
@@ -75,16 +85,19 @@ impl Cluster {
         self.try_control(arguments).unwrap_or_else(|text| panic!("{arguments:?}: {text}"))
     }
 
+    /// Runs etcdctl as root against one server.
+    pub fn control_at(&self, number: usize, arguments: &[&str]) -> String {
+        let output = self.run(&self.endpoint(number), arguments);
+        output.unwrap_or_else(|text| panic!("{arguments:?}: {text}"))
+    }
+
     pub fn try_control(&self, arguments: &[&str]) -> Result<String, String> {
-        let mut command = self.etcdctl();
-        if arguments.first() == Some(&"--endpoints") {
-            command.env_remove("ETCDCTL_ENDPOINTS");
-        }
-        let is_open = fs::metadata(self.folder.path().join("with-auth")).is_ok();
-        if is_open {
-            command.args(["--user", "root:root"]);
-        }
-        let output = command.args(arguments).output().unwrap();
+        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
+        self.run(&endpoints.join(","), arguments)
+    }
+
+    fn run(&self, endpoints: &str, arguments: &[&str]) -> Result<String, String> {
+        let output = self.etcdctl(endpoints).args(arguments).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if arguments == ["auth", "enable"] {
             fs::write(self.folder.path().join("with-auth"), "").unwrap();
@@ -92,6 +105,20 @@ impl Cluster {
         match output.status.success() {
             true => Ok(text(&output.stdout)),
             false => Err(text(&output.stderr)),
+        }
+    }
+
+    /// Puts junk until the cluster takes no more, and returns what it says then.
+    pub fn fill(&self) -> String {
+        let junk = self.folder.path().join("junk");
+        fs::write(&junk, vec![b'x'; 1 << 20]).unwrap();
+        loop {
+            let mut command = self.etcdctl(&self.endpoint(0));
+            let output = command.args(["put", "/junk"]).stdin(File::open(&junk).unwrap()).output();
+            let output = output.unwrap();
+            if !output.status.success() {
+                return String::from_utf8_lossy(&output.stderr).into_owned();
+            }
         }
     }
 
@@ -127,17 +154,16 @@ impl Cluster {
 
     /// Which server leads.
     pub fn leader(&self) -> usize {
-        let found = (0..NODES).find(|number| {
-            let endpoint = self.endpoint(*number);
-            let status =
-                self.control(&["--endpoints", &endpoint, "endpoint", "status", "-w", "fields"]);
-            let field = |name: &str| {
-                let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-                line.rsplit(' ').next().unwrap().to_owned()
-            };
-            field("\"MemberID\"") == field("\"Leader\"")
-        });
-        found.unwrap()
+        let leads =
+            |number: &usize| self.field(*number, "MemberID") == self.field(*number, "Leader");
+        wait_for("a leader", || (0..NODES).find(leads))
+    }
+
+    /// What a server says of itself.
+    pub fn field(&self, number: usize, name: &str) -> String {
+        let status = self.control_at(number, &["endpoint", "status", "-w", "fields"]);
+        let line = status.lines().find(|line| line.starts_with(&format!("\"{name}\""))).unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
     }
 
     /// Sets all servers back to a snapshot.
@@ -189,7 +215,7 @@ impl Cluster {
             command.arg(format!("--{kind}cert-file")).arg(path("node.pem"));
             command.arg(format!("--{kind}key-file")).arg(path("node.key"));
         }
-        command.args(["--quota-backend-bytes", "8388608"]).args(more);
+        command.args(["--quota-backend-bytes", QUOTA_BYTES]).args(more);
         let log_too = log.try_clone().unwrap();
         Process::new(command.stdin(Stdio::null()).stdout(log).stderr(log_too).spawn().unwrap())
     }
@@ -198,13 +224,16 @@ impl Cluster {
         wait_for("three servers", || self.try_control(&["endpoint", "health"]).ok());
     }
 
-    fn etcdctl(&self) -> Command {
+    fn etcdctl(&self, endpoints: &str) -> Command {
         let path = |name: &str| self.folder.path().join(name);
-        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
         let mut command = Command::new(ETCDCTL);
         command.env("ETCDCTL_API", "3").arg("--cacert").arg(path("ca.pem"));
         command.arg("--cert").arg(path("node.pem")).arg("--key").arg(path("node.key"));
-        command.env("ETCDCTL_ENDPOINTS", endpoints.join(","));
+        command.args(["--endpoints", endpoints]);
+        let is_open = fs::metadata(path("with-auth")).is_ok();
+        if is_open {
+            command.args(["--user", "root:root"]);
+        }
         command
     }
 }
@@ -236,3 +265,5 @@ pub const PREFIX: &str = "/sealane/test/";
 const ETCD: &str = "/usr/bin/etcd";
 const ETCDCTL: &str = "/usr/bin/etcdctl";
 const NODES: usize = 3;
+/// More than any test needs, and soon used up by one that wants that.
+const QUOTA_BYTES: &str = "33554432";

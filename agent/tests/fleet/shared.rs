@@ -2,49 +2,11 @@
 
 use std::time::Duration;
 
-use rcgen::{CertificateParams, Issuer, KeyPair};
 use rustix::process::Signal;
 
-use super::harness::agent::{BINARY, Home, run};
-use super::harness::authority::{Authority, Behaviour};
-use super::harness::etcd::Cluster;
+use super::harness::agent::{Home, run};
 use super::harness::wait_for;
-
-/// Machines with an agent each, which want the same names.
-struct Machines {
-    authority: Authority,
-    cluster: Cluster,
-    homes: Vec<Home>,
-}
-
-impl Machines {
-    fn new(count: usize, names: &[&str]) -> Option<Self> {
-        let authority = Authority::start(Behaviour::default())?;
-        let cluster = Cluster::start()?;
-        let mut homes = vec![Home::new(&authority)];
-        while homes.len() < count {
-            homes.push(homes[0].beside(&authority));
-        }
-        for (number, home) in homes.iter().enumerate() {
-            let mut tables = vec![home.authority(authority.address, "")];
-            // One that nobody can order, where nothing is wanted: there has to be one.
-            let all: Vec<_> = if names.is_empty() { vec!["blocked.test"] } else { names.to_vec() };
-            tables.extend(all.iter().map(|name| home.by_dns(&[name])));
-            tables.push(cluster.table(&format!("m{number}")));
-            home.configure(&tables);
-        }
-        Some(Self { authority, cluster, homes })
-    }
-}
-
-/// A chain and a key, as somebody pushes them.
-fn pem(name: &str) -> String {
-    let (key, issuer_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let issuer = CertificateParams::new(vec!["ca.test".to_owned()]).unwrap();
-    let issuer = Issuer::new(issuer, issuer_key);
-    let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap();
-    leaf.signed_by(&key, &issuer).unwrap().pem() + &key.serialize_pem()
-}
+use super::machines::{Machines, pem, status};
 
 #[test]
 fn what_one_machine_has_all_have_and_each_name_is_ordered_once() {
@@ -80,15 +42,6 @@ fn what_one_machine_has_all_have_and_each_name_is_ordered_once() {
     for agent in agents {
         assert!(agent.stop().success());
     }
-}
-
-/// What `sealane-agent fleet status` prints: on standard error, and on standard output.
-fn status(home: &Home) -> (String, String) {
-    let mut command = std::process::Command::new(BINARY);
-    command.args(["fleet", "status", "--config"]).arg(home.path("agent.toml"));
-    let output = command.output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (text(&output.stderr), text(&output.stdout))
 }
 
 fn base64(text: &str) -> String {
@@ -166,14 +119,7 @@ fn what_is_missed_is_listed_and_what_is_lost_is_put_back() {
     machines.homes[0].import(&["a.test"], &pem("a.test"));
     machines.homes[1].wait_until_held("a.test");
     let snapshot = machines.cluster.folder.path().join("snapshot");
-    let endpoint = machines.cluster.endpoint(0);
-    machines.cluster.control(&[
-        "--endpoints",
-        &endpoint,
-        "snapshot",
-        "save",
-        snapshot.to_str().unwrap(),
-    ]);
+    machines.cluster.control_at(0, &["snapshot", "save", snapshot.to_str().unwrap()]);
     agents[1].process.signal(Signal::STOP);
     for number in 0..5 {
         let name = format!("b{number}.test");
@@ -182,10 +128,8 @@ fn what_is_missed_is_listed_and_what_is_lost_is_put_back() {
             (machines.cluster.keys("certificate/").len() == number + 2).then_some(())
         });
     }
-    let status =
-        machines.cluster.control(&["--endpoints", &endpoint, "endpoint", "status", "-w", "fields"]);
-    let revision = status.lines().find(|line| line.starts_with("\"Revision\"")).unwrap();
-    machines.cluster.control(&["compact", revision.rsplit(' ').next().unwrap()]);
+    let revision = machines.cluster.field(0, "Revision");
+    machines.cluster.control(&["compact", &revision]);
     agents[1].process.signal(Signal::CONT);
     for number in 0..5 {
         machines.homes[1].wait_until_held(&format!("b{number}.test"));
@@ -237,7 +181,7 @@ fn what_is_wrong_with_a_cluster_is_told_with_whose_fault_it_is_and_what_to_do() 
     // What somebody without a key puts there is not taken, and is replaced by what is good.
     let place = cluster.keys("certificate/").pop().unwrap();
     let head =
-        "sealane-certificate 1 ".to_owned() + &"ab".repeat(32) + " 9999999998 9999999999\nnonsense";
+        "sealane-certificate 1 ".to_owned() + &"ab".repeat(32) + " 9999999999 9999999999\nnonsense";
     cluster.control(&["put", &place, &head]);
     agent.wait_until_said("whoever wrote it there does not have the sealing key");
     wait_for("the good one", || {

@@ -1,0 +1,76 @@
+//! A running `sealane serve` on a machine of the fleet.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use sealane_reserved_port::ReservedPort;
+
+use super::harness::agent::{BINARY, Home};
+use super::harness::process::Process;
+use super::harness::{required, wait_for};
+
+/// One that serves from the store of a home.
+pub struct Serve {
+    admin: ReservedPort,
+    tls: ReservedPort,
+    _backend: TcpListener,
+    _process: Process,
+}
+
+impl Serve {
+    pub fn start(home: &Home) -> Option<Self> {
+        let binary = required(Path::new(BINARY).with_file_name("sealane"))?;
+        // There has to be a store before it is served.
+        wait_for("a store", || home.store());
+        let port = || ReservedPort::on_loopback().unwrap();
+        let (admin, tls) = (port(), port());
+        let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+        let text = format!(
+            "lanes = 1\nstore_key = {{ file = {:?} }}\n[admin]\naddress = \"{}\"\n\
+             [[listener]]\naddress = \"{}\"\nbackends = [\"{}\"]\n\
+             certificates = [\"store:{}\"]\n",
+            home.path("key"),
+            admin.address(),
+            tls.address(),
+            backend.local_addr().unwrap(),
+            home.path("store").display(),
+        );
+        fs::write(home.path("sealane.toml"), text).unwrap();
+        let log = File::create(home.path("serve.log")).unwrap();
+        let mut command = Command::new(binary);
+        command.args(["serve", "--config"]).arg(home.path("sealane.toml"));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        let process = Process::new(child.unwrap());
+        let serve = Self { admin, tls, _backend: backend, _process: process };
+        wait_for("sealane serve", || serve.health().ends_with("ok\n").then_some(()));
+        Some(serve)
+    }
+
+    /// What `/healthz` answers; nothing while nobody does.
+    pub fn health(&self) -> String {
+        let Ok(mut client) = TcpStream::connect(self.admin.address()) else { return String::new() };
+        let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        client.write_all(asked.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The certificate that is shown to whoever asks for `name`, as PEM without its line breaks.
+    pub fn shown(&self, name: &str) -> String {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-connect", &self.tls.address().to_string()]);
+        let output = command.args(["-servername", name]).stdin(Stdio::null()).output().unwrap();
+        body(&String::from_utf8_lossy(&output.stdout))
+    }
+}
+
+/// The first certificate of a text, without its line breaks.
+pub fn body(text: &str) -> String {
+    let begun = text.split_once("-----BEGIN CERTIFICATE-----").map_or("", |(_, rest)| rest);
+    let ended = begun.split_once("-----END CERTIFICATE-----").map_or("", |(body, _)| body);
+    ended.split_whitespace().collect()
+}
