@@ -30,6 +30,8 @@ pub(super) struct Replica<'f> {
     known: HashMap<String, (i64, Option<Rank>)>,
     /// The best that this machine's store has.
     local: HashMap<String, Rank>,
+    /// Whether something may be better here than in the cluster.
+    may_offer: bool,
     reported: Reported,
     /// The version of the store that was looked through, when, and how long that took.
     scanned: Option<(u64, Instant, Duration)>,
@@ -55,6 +57,7 @@ impl<'f> Replica<'f> {
             provider: provider.crypto,
             known: HashMap::new(),
             local: HashMap::new(),
+            may_offer: true,
             reported: Reported::default(),
             scanned: None,
             revision: 0,
@@ -101,8 +104,13 @@ impl<'f> Replica<'f> {
             }
             wait = DRAIN;
         }
+        // What machines tell of themselves is no news to tell of again.
+        let is_ours = |key: &String| !key.starts_with(&self.fleet.places.statuses());
+        let is_news = put.iter().map(|entry| &entry.key).chain(&deleted).any(is_ours);
         let has_answers = self.take(put, deleted, changed)?;
-        self.fleet.seen.set(self.revision);
+        if is_news {
+            self.fleet.seen.set(self.revision);
+        }
         self.offer_changes().await?;
         self.reported.renew(self.fleet, self.local.len(), has_answers).await?;
         self.look_behind().await
@@ -190,7 +198,10 @@ impl<'f> Replica<'f> {
             return None;
         };
         let rank = sealed.rank;
-        if self.local.get(&place).is_some_and(|local| *local >= rank) {
+        if let Some(local) = self.local.get(&place)
+            && *local >= rank
+        {
+            self.may_offer |= *local > rank;
             self.known.insert(place, (mod_revision, Some(rank)));
             return None;
         }
@@ -206,6 +217,7 @@ impl<'f> Replica<'f> {
                 let is_of_another_key =
                     matches!(error, OpenError::Sealed(UnsealError::KeyMissing { .. }));
                 let rank = (!is_of_another_key).then_some(Rank::LEAST);
+                self.may_offer = true;
                 self.known.insert(place.clone(), (mod_revision, rank));
                 self.refuse(&place, &error.to_string());
                 None
@@ -259,7 +271,10 @@ impl<'f> Replica<'f> {
         if is_due {
             self.scan().await?;
         }
-        self.offer().await
+        if self.may_offer {
+            self.may_offer = self.offer().await?;
+        }
+        Ok(())
     }
 
     /// Looks through the store for the best that it has at each place.
@@ -278,6 +293,7 @@ impl<'f> Replica<'f> {
             last = Some(end);
             tokio::task::yield_now().await;
         }
+        self.may_offer = true;
         self.scanned = Some((version, Instant::now(), begun.elapsed()));
         Ok(())
     }
@@ -287,10 +303,11 @@ impl<'f> Replica<'f> {
         self.fleet.places.certificate(names, listed.key_type)
     }
 
-    async fn offer(&mut self) -> Result<(), EtcdError> {
+    /// Puts a page of what is better here into the cluster; whether there may be more.
+    async fn offer(&mut self) -> Result<bool, EtcdError> {
         // Before everything is here, it is not known what is better.
         if self.revision == 0 {
-            return Ok(());
+            return Ok(true);
         }
         let is_better = |(place, rank): (&String, &Rank)| {
             let at = match self.known.get(place) {
@@ -300,6 +317,7 @@ impl<'f> Replica<'f> {
             at.map(|at| (place.clone(), *rank, at))
         };
         let better: Vec<_> = self.local.iter().filter_map(is_better).take(PAGE).collect();
+        let is_full = better.len() == PAGE;
         let mut batch = Vec::new();
         let mut bytes = 0;
         for (place, rank, at) in better {
@@ -315,7 +333,8 @@ impl<'f> Replica<'f> {
                 bytes = 0;
             }
         }
-        self.put(&mut batch).await
+        self.put(&mut batch).await?;
+        Ok(is_full)
     }
 
     /// Puts a batch at one revision, or, if one of it was changed meanwhile, one by one.
