@@ -9,7 +9,9 @@ use std::sync::Arc;
 use heed::{AnyTls, RoTxn, RwTxn};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use sealane_engine::certificates::{Certificate, EncodedKey, KeyEncoding, OpenedCertificate};
+use sealane_engine::certificates::{
+    Certificate, CertificateDigest, EncodedKey, KeyEncoding, OpenedCertificate,
+};
 use zeroize::Zeroizing;
 
 use crate::error::{Fault, StoreError};
@@ -85,6 +87,20 @@ impl KeyedStore {
         now_s: i64,
         changes: &[KeptChange<'_>],
     ) -> Result<Imported, StoreError> {
+        self.exchange(certificates, &[], now_s, changes)
+    }
+
+    /// The same, and removes certificates, whatever is served for their names beside them.
+    ///
+    /// # Errors
+    /// As of [`Self::keep`].
+    pub fn exchange(
+        &self,
+        certificates: &[Arc<Certificate>],
+        removed: &[CertificateDigest],
+        now_s: i64,
+        changes: &[KeptChange<'_>],
+    ) -> Result<Imported, StoreError> {
         for (name, value) in changes {
             let len = value.map_or(0, <[u8]>::len);
             if name.is_empty() || name.len() > KEPT_NAME_BYTES_MAX || len > KEPT_BYTES_MAX {
@@ -92,6 +108,7 @@ impl KeyedStore {
             }
         }
         self.import_with(certificates, now_s, |txn| {
+            removed.iter().try_for_each(|digest| self.remove_one(txn, *digest))?;
             changes.iter().try_for_each(|(name, value)| self.change_entry(txn, name, *value))
         })
     }

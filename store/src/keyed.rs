@@ -159,6 +159,26 @@ impl KeyedStore {
         Ok(())
     }
 
+    /// Removes a certificate; what is served for its names beside it goes on being served.
+    pub(crate) fn remove_one(
+        &self,
+        txn: &mut RwTxn<'_>,
+        digest: CertificateDigest,
+    ) -> Result<(), Fault> {
+        let Some(record) = self.tables().record(txn, digest)? else { return Ok(()) };
+        let names = self.tables().served_names(txn, digest, &record)?;
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        for name in names {
+            let mut left = self.tables().named(txn, &name)?;
+            left.retain(|entry| entry.digest != digest);
+            self.tables().unplace(txn, &name)?;
+            for entry in left {
+                self.rows().place(txn, &name, entry)?;
+            }
+        }
+        self.tables().drop_if_unserved(txn, digest).map(drop)
+    }
+
     fn import_one(
         &self,
         txn: &mut RwTxn<'_>,

@@ -21,8 +21,9 @@ pub(crate) struct Watch {
 /// What a watch has seen.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Entries that were put or deleted, up to a revision.
-    Changes { put: Vec<Entry>, deleted: Vec<String>, revision: i64 },
+    /// Entries by their keys, in the order in which they were put, or deleted, which has none; and
+    /// the revision up to which these are all.
+    Changes { events: Vec<(String, Option<Entry>)>, revision: i64 },
     /// What there was is gone: changes between are not told, and all has to be listed.
     Compacted,
 }
@@ -93,15 +94,13 @@ impl Watch {
         if events.canceled {
             return Err(EtcdError::said(&self.endpoint, &events.cancel_reason));
         }
-        let (mut put, mut deleted) = (Vec::new(), Vec::new());
-        for event in events.events {
+        let (events_of, revision) = (events.events, events.header.revision);
+        let events = events_of.into_iter().map(|event| {
             let entry = Entry::from(event.kv);
-            match event.kind.as_str() {
-                "DELETE" => deleted.push(entry.key),
-                _ => put.push(entry),
-            }
-        }
-        Ok(Some(Seen::Changes { put, deleted, revision: events.header.revision }))
+            let is_deleted = event.kind == "DELETE";
+            (entry.key.clone(), (!is_deleted).then_some(entry))
+        });
+        Ok(Some(Seen::Changes { events: events.collect(), revision }))
     }
 }
 

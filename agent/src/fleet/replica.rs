@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealane_engine::certificates::{Certificate, CertificateStore as _};
+use sealane_engine::certificates::{Certificate, CertificateDigest, CertificateStore as _};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_operator::{Priority, say_at};
@@ -89,16 +89,16 @@ impl<'f> Replica<'f> {
         watch: &mut Watch,
         changed: &impl Fn(Vec<Names>),
     ) -> Result<(), EtcdError> {
-        let (mut put, mut deleted, mut wait) = (Vec::new(), Vec::new(), TICK);
+        let (mut events, mut wait) = (HashMap::new(), TICK);
         // All that has come by now, for one transaction.
-        while put.len() + deleted.len() < PAGE
+        while events.len() < PAGE
             && let Ok(seen) = tokio::time::timeout(wait, watch.next()).await
         {
             match seen? {
                 Seen::Compacted => return Err(EtcdError::ours("what changed was compacted away")),
-                Seen::Changes { put: more, deleted: gone, revision } => {
-                    put.extend(more);
-                    deleted.extend(gone);
+                Seen::Changes { events: more, revision } => {
+                    // Of several changes of a key, the last one holds.
+                    events.extend(more);
                     self.revision = self.revision.max(revision);
                 }
             }
@@ -106,7 +106,14 @@ impl<'f> Replica<'f> {
         }
         // What machines tell of themselves is no news to tell of again.
         let is_ours = |key: &String| !key.starts_with(&self.fleet.places.statuses());
-        let is_news = put.iter().map(|entry| &entry.key).chain(&deleted).any(is_ours);
+        let is_news = events.keys().any(is_ours);
+        let (mut put, mut deleted) = (Vec::new(), Vec::new());
+        for (key, event) in events {
+            match event {
+                Some(entry) => put.push(entry),
+                None => deleted.push(key),
+            }
+        }
         let has_answers = self.take(put, deleted, changed)?;
         if is_news {
             self.fleet.seen.set(self.revision);
@@ -158,13 +165,20 @@ impl<'f> Replica<'f> {
                 entries.extend(self.entry(name, &entry));
             }
         }
+        let mut removed = Vec::new();
         for key in deleted {
-            self.known.remove(&key);
+            let known = self.known.remove(&key).and_then(|(_, rank)| rank);
             if let Some(name) = key.strip_prefix(&below).filter(|name| is_shared(name)) {
                 entries.push((name.to_owned(), None));
+            } else if let Some(local) = self.local.get(&key).copied() {
+                // What is better here than what was removed is put there again.
+                match known == Some(local) {
+                    true => removed.push((key, local)),
+                    false => self.may_offer = true,
+                }
             }
         }
-        if certificates.is_empty() && entries.is_empty() {
+        if certificates.is_empty() && entries.is_empty() && removed.is_empty() {
             return Ok(false);
         }
         // In the order of their ranks: of two with names in common, the later one is served.
@@ -178,7 +192,12 @@ impl<'f> Replica<'f> {
             .chain(upto.as_ref().map(|upto| (CLUSTER, Some(upto.as_bytes()))))
             .collect();
         let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
-        self.fleet.store.keep(&taken, now_s, &changes).map_err(|error| ours(&error))?;
+        let gone: Vec<_> = removed.iter().map(|(_, rank)| CertificateDigest(rank.digest)).collect();
+        let exchanged = self.fleet.store.exchange(&taken, &gone, now_s, &changes);
+        exchanged.map_err(|error| ours(&error))?;
+        for (place, _) in removed {
+            self.local.remove(&place);
+        }
         for (rank, place, _) in certificates {
             self.local.insert(place, rank);
         }
@@ -281,20 +300,50 @@ impl<'f> Replica<'f> {
     async fn scan(&mut self) -> Result<(), EtcdError> {
         let (begun, store) = (Instant::now(), self.fleet.store.store());
         let version = store.generation().map_err(|error| ours(&error))?;
+        let mut fresh: HashMap<String, Rank> = HashMap::new();
         let mut last: Option<Listed> = None;
         loop {
             let page = store.by_expiry(last.as_ref(), PAGE).map_err(|error| ours(&error))?;
             for listed in &page {
                 let (place, rank) = (self.place(listed), Rank::of_listed(listed));
-                let best = self.local.entry(place).or_insert(rank);
+                let best = fresh.entry(place).or_insert(rank);
                 *best = rank.max(*best);
             }
             let Some(end) = page.into_iter().next_back() else { break };
             last = Some(end);
             tokio::task::yield_now().await;
         }
+        let before = std::mem::replace(&mut self.local, fresh);
         self.may_offer = true;
         self.scanned = Some((version, Instant::now(), begun.elapsed()));
+        self.remove(before).await
+    }
+
+    /// Removes from the cluster what has left this machine's store: somebody has removed it, or
+    /// another took its place. What leaves by the thousand was lost, and comes back.
+    async fn remove(&mut self, before: HashMap<String, Rank>) -> Result<(), EtcdError> {
+        let count_max = (before.len() / REMOVED_SHARE).max(REMOVED_MAX);
+        let is_known = |(place, rank): (String, Rank)| {
+            let (at, known) = *self.known.get(&place)?;
+            let has_left = !self.local.contains_key(&place) && known == Some(rank);
+            has_left.then_some((place, at))
+        };
+        let gone: Vec<_> = before.into_iter().filter_map(is_known).collect();
+        if gone.len() > count_max {
+            return Err(EtcdError::ours(&format!(
+                "{} certificates have left this machine's store at once, of which a fleet takes \
+                 {count_max} for removed: they come back from the cluster; if they are meant to go, \
+                 remove fewer at a time",
+                gone.len()
+            )));
+        }
+        for (place, at) in gone {
+            let compare = [Compare::Modified(&place, at)];
+            // If another has changed it meanwhile, the watch brings that.
+            if self.fleet.etcd.change_if(&compare, &[Change::Delete(&place)]).await?.is_some() {
+                self.known.remove(&place);
+            }
+        }
         Ok(())
     }
 
@@ -362,7 +411,7 @@ impl<'f> Replica<'f> {
 
     /// The certificate of the store with this rank, as it is put in the cluster.
     fn sealed(&self, place: &str, rank: Rank) -> Result<Option<Vec<u8>>, EtcdError> {
-        let digest = sealane_engine::certificates::CertificateDigest(rank.digest);
+        let digest = CertificateDigest(rank.digest);
         let unreadable = |_| EtcdError::ours("the certificate store cannot be read");
         let listed = self.fleet.store.store().certificate(digest).map_err(|error| ours(&error))?;
         let Some(Listed { label, .. }) = listed else { return Ok(None) };
@@ -460,6 +509,10 @@ const CLUSTER: &str = "fleet/cluster";
 const LOOK_BEHIND: Duration = Duration::from_secs(300);
 /// Certificates and entries that are not taken, of which it is told one by one.
 const REFUSED_TOLD_MAX: u64 = 100;
+/// Certificates that may leave a machine's store at once, and be taken for removed.
+const REMOVED_MAX: usize = 10;
+/// Of more than that, one in so many.
+const REMOVED_SHARE: usize = 10;
 /// How many times longer than a scan of the store it is until the next.
 const SCAN_SHARE: u32 = 50;
 /// Entries of the store that all machines have.

@@ -44,6 +44,40 @@ fn what_one_machine_has_all_have_and_each_name_is_ordered_once() {
     }
 }
 
+/// What somebody removes from one machine's store leaves all of them, and nothing else does; what a
+/// machine has lost comes back.
+#[test]
+fn what_is_removed_leaves_all_machines_and_what_is_lost_comes_back() {
+    let Some(machines) = Machines::new(2, &[]) else { return };
+    let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
+    let [first, second] = &machines.homes[..] else { panic!() };
+    let all: Vec<String> = (0..30).map(|number| pem(&format!("n{number}.test"))).collect();
+    assert_eq!(first.import_all(&all), 30);
+    second.wait_until_held("n0.test");
+    wait_for("all of them", || (machines.cluster.keys("certificate/").len() == 30).then_some(()));
+    let remove = |home: &Home, names: &[String]| {
+        home.store().unwrap().store().remove(names).unwrap();
+    };
+    remove(second, &["n0.test".to_owned()]);
+    wait_for("it to leave the other one", || first.held("n0.test").is_none().then_some(()));
+    wait_for("it to leave the cluster", || {
+        (machines.cluster.keys("certificate/").len() == 29).then_some(())
+    });
+    // It may come again.
+    first.import(&["n0.test"], &all[0]);
+    second.wait_until_held("n0.test");
+    let most: Vec<String> = (0..25).map(|number| format!("n{number}.test")).collect();
+    remove(second, &most);
+    agents[1].wait_until_said("25 certificates have left this machine's store at once");
+    for name in &most {
+        second.wait_until_held(name);
+    }
+    assert_eq!(machines.cluster.keys("certificate/").len(), 30);
+    for agent in agents {
+        assert!(agent.stop().success());
+    }
+}
+
 fn base64(text: &str) -> String {
     use base64::prelude::{BASE64_STANDARD, Engine as _};
     BASE64_STANDARD.encode(text)
