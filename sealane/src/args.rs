@@ -87,6 +87,13 @@ pub enum Command {
     Convert(ConvertArguments),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
+    /// Look at the machines that share certificates through etcd
+    #[command(disable_help_flag = true, after_long_help = FLEET_HELP)]
+    Fleet {
+        /// What sealane-agent fleet takes: see sealane fleet --help
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
     /// Print a man page
     #[command(after_long_help = MAN_HELP)]
     Man {
@@ -311,6 +318,20 @@ Exit codes:
 Examples:
   sealane agent check --config /etc/sealane/agent.toml
   sealane agent --config /etc/sealane/agent.toml
+";
+
+const FLEET_HELP: &str = "Becomes the program sealane-agent, which lies beside this one or in \
+../libexec: it speaks to the etcd that its configuration names.
+
+Exit codes:
+  0  shown
+  1  etcd does not answer as it should, or the agent is not installed
+  2  the command line is not understood
+  3  the configuration is not in order, or names no fleet
+
+Examples:
+  sealane fleet status
+  sealane fleet status --config /etc/sealane/agent.toml --json
 ";
 
 const CHECK_HELP: &str =

@@ -13,6 +13,7 @@ mod running;
 pub mod serve;
 pub mod status;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 
 use crate::args::Command;
@@ -42,6 +43,11 @@ pub fn run(command: Command) -> io::Result<Exit> {
         Command::Connections(command) => connections::run(&command, &mut out),
         Command::Convert(arguments) => convert::run(&arguments, &mut out),
         Command::Demo(arguments) => demo::run(&arguments, &mut out),
+        Command::Fleet { arguments } => {
+            drop(out);
+            let fleet = std::iter::once(OsString::from("fleet"));
+            Ok(agent::run(&fleet.chain(arguments).collect::<Vec<_>>()))
+        }
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 say_at(Priority::Error, &error.to_string());

@@ -56,6 +56,9 @@ fn the_example_is_in_order_and_says_every_key() {
     assert!(authority.profile.is_some() && !authority.contact.is_empty());
     assert!(second.external_account.is_some());
     assert!(settings.certificates.iter().any(|c| matches!(c.challenge, Challenge::Dns01(_))));
+    let fleet = settings.fleet.as_ref().unwrap();
+    assert!(fleet.etcd.identity.is_some() && fleet.etcd.login.is_some(), "{fleet:?}");
+    assert_eq!((fleet.etcd.endpoints.len(), fleet.machine.as_str()), (3, "edge-1"));
 }
 
 #[test]
@@ -66,6 +69,12 @@ fn mistakes_are_told_all_at_once_with_place_and_remedy() {
     let account = "[[authority]]\ndirectory = \"https://b.test/\"\nagree_to_terms = true\n";
     for (text, expected) in [
         (String::new(), "/e/agent.toml:1:1: store: is missing; add store = "),
+        (with("[fleet]"), "fleet.etcd: is missing from [fleet]; add etcd = "),
+        (with("[fleet]\netcd = [\"http://10.0.0.1:2379\"]"), "would carry the password and who"),
+        (with("[fleet]\nprefix = \"a\""), "fleet.prefix: \"a\" does not begin and end with /"),
+        (with("[fleet]\nuser = \"u\""), "fleet.password: is missing"),
+        (with("[fleet]\nkey = \"k\""), "fleet.key: has no certificate"),
+        (with("[fleet]\nlease = \"1s\""), "fleet.lease: "),
         (String::new(), "certificate: is missing; add [[certificate]] with names and a challenge"),
         (without("agree_to_terms = true\n"), "authority[0].agree_to_terms: is missing"),
         (GOOD.replace("= true", "= false"), "no CA has an account for whoever does not agree"),

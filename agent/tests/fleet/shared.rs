@@ -33,12 +33,14 @@ fn what_one_machine_has_all_have_and_each_name_is_ordered_once() {
         machines.cluster.keys("claim/").is_empty().then_some(())
     });
     assert_eq!(machines.cluster.keys("entry/acme/account/").len(), 1, "one account for all");
-    let (said, table) = status(&machines.homes[0]);
+    let (said, table) = status(&machines.homes[0], &[]);
     assert!(table.lines().count() == 4, "{table}{said}");
     assert!(
         table.contains("m0") && table.contains("m2") && table.contains("FIRST ENDS"),
         "{table}"
     );
+    let (said, json) = status(&machines.homes[0], &["--json"]);
+    assert!(json.contains("\"machine\": \"m1\"") && json.contains("soonest_end_s"), "{json}{said}");
     for agent in agents {
         assert!(agent.stop().success());
     }

@@ -122,6 +122,18 @@ impl Cluster {
         }
     }
 
+    /// Has a shell do what a page says, as root.
+    pub fn shell(&self, script: &str) {
+        let path = |name: &str| self.folder.path().join(name);
+        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-e", "-c", script]).env("ETCDCTL_API", "3").env("ETCDCTL_USER", "root:root");
+        command.env("ETCDCTL_ENDPOINTS", endpoints.join(",")).env("ETCDCTL_CACERT", path("ca.pem"));
+        command.env("ETCDCTL_CERT", path("node.pem")).env("ETCDCTL_KEY", path("node.key"));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+    }
+
     /// The keys below the prefix and `below`.
     pub fn keys(&self, below: &str) -> Vec<String> {
         let all = self.control(&["get", "--prefix", "--keys-only", &format!("{PREFIX}{below}")]);
