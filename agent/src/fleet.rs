@@ -17,6 +17,7 @@ mod places;
 mod replica;
 mod sealed;
 mod status;
+mod tickets;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -34,6 +35,7 @@ pub(crate) use claim::Claim;
 use places::Places;
 use replica::Replica;
 pub(crate) use status::{statuses, table};
+pub(crate) use tickets::rotate_tickets;
 
 /// A fleet as one of its machines sees it.
 pub(crate) struct Fleet {

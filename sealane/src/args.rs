@@ -87,6 +87,13 @@ pub enum Command {
     Convert(ConvertArguments),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
+    /// Look at the machines that share certificates, or change their ticket keys
+    #[command(disable_help_flag = true, after_long_help = FLEET_HELP)]
+    Fleet {
+        /// What sealane-agent fleet takes: see sealane fleet --help
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
     /// Print a man page
     #[command(after_long_help = MAN_HELP)]
     Man {
@@ -296,6 +303,21 @@ Environment, as systemd sets it:
   LISTEN_FDS        what the process before has left there, with LISTEN_PID and LISTEN_FDNAMES
   WATCHDOG_USEC     how often it must be told that every lane answers, with WATCHDOG_PID
   JOURNAL_STREAM    lines on standard error have a priority if that is the journal
+";
+
+const FLEET_HELP: &str = "\
+Becomes the program sealane-agent, which lies beside this one or in ../libexec and knows the etcd \
+that machines share certificates through.
+
+Exit codes:
+  0  done
+  1  it failed, or is not installed
+  2  the command line is not understood
+  3  its configuration is not in order
+
+Examples:
+  sealane fleet status
+  sealane fleet rotate-tickets
 ";
 
 const AGENT_HELP: &str = "Becomes the program sealane-agent, which lies beside this one or in \

@@ -30,6 +30,11 @@ pub fn run(command: Command) -> io::Result<Exit> {
             drop(out);
             Ok(agent::run(&arguments))
         }
+        Command::Fleet { mut arguments } => {
+            drop(out);
+            arguments.insert(0, "fleet".into());
+            Ok(agent::run(&arguments))
+        }
         Command::Backends(command) => backends::run(&command, &mut out),
         Command::Certificates(command) => certificates::run(&command, &mut out),
         Command::Check(arguments) => check::run(&arguments, &mut out),

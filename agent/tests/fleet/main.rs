@@ -15,3 +15,4 @@
 mod harness;
 mod machines;
 mod shared;
+mod tickets;
