@@ -357,7 +357,7 @@ impl RootPlace {
     }
 }
 
-/// As it is written in the file.
+/// The text that the file has for it.
 impl fmt::Display for RootPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

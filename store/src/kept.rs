@@ -1,6 +1,6 @@
 //! What whoever fills a store keeps in it beside certificates: accounts with an authority, orders
-//! that are under way, answers to its challenges, ticket roots of a fleet. Each entry is sealed, and
-//! bound to its name.
+//! that are under way, answers to its challenges, ticket roots of a fleet. Each entry is sealed,
+//! and bound to its name.
 //!
 //! Entries stand in the table of what the store is, so versions that do not know them pass them
 //! over. There are a few for each order in flight, not for each certificate.

@@ -1,8 +1,9 @@
-//! Ticket roots that the machines of a fleet share: made by one of them, and announced to all before
-//! they hold.
+//! Ticket roots that the machines of a fleet share: made by one of them, and announced to all
+//! before they hold.
 //!
-//! What is to be done is decided by [`Rotation`], which does nothing itself and is told the time. All
-//! agents decide the same; of those that write at once, one is first by a comparison in the cluster.
+//! What is to be done is decided by [`Rotation`], which does nothing itself and is told the time.
+//! All agents decide the same; of those that write at once, one is first by a comparison in the
+//! cluster.
 
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ impl Rotation {
     /// What is to take the place of the roots that are shared; none if nothing is.
     ///
     /// What no epoch that is accepted needs is erased, so that an old copy of the cluster opens
-    /// nothing that a newer one does not; the next root is announced [`LEAD`] whole epochs before it
-    /// holds, so that machines which are late have it by then.
+    /// nothing that a newer one does not; the next root is announced [`LEAD`] whole epochs before
+    /// it holds, so that machines which are late have it by then.
     ///
     /// # Errors
     /// The roots are for another lifetime, or do not fit the time.
@@ -122,9 +123,9 @@ pub(super) enum RotationError {
          sealane-agent fleet rotate-tickets"
     )]
     Lifetime {
-        /// Of the roots.
+        /// Seconds by the roots.
         theirs: u32,
-        /// Of the settings.
+        /// Seconds by the settings.
         ours: u64,
     },
     /// The roots do not fit the time.
@@ -133,8 +134,8 @@ pub(super) enum RotationError {
 }
 
 impl Fleet {
-    /// Keeps the fleet's ticket roots up until the process ends. Where the cluster is away, those of
-    /// this machine's store are brought forward alone.
+    /// Keeps the fleet's ticket roots up until the process ends. Where the cluster is away, those
+    /// of this machine's store are brought forward alone.
     pub(crate) async fn keep_tickets(self: std::rc::Rc<Self>) {
         let mut reported: Option<String> = None;
         // The first look is at the cluster, whatever is here.

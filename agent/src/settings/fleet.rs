@@ -40,7 +40,7 @@ pub(super) fn fleet(table: &mut Table<'_>) -> Option<FleetSettings> {
     })
 }
 
-/// As `tickets.lifetime` of what serves is written.
+/// How long a ticket key seals, in whole seconds as `tickets.lifetime` of what serves.
 fn ticket_lifetime(table: &mut Table<'_>) -> Duration {
     let written = table.value("ticket_lifetime");
     let lifetime = written.as_ref().and_then(|value| value.duration(TICKET_LIFETIME));

@@ -72,8 +72,8 @@ impl KeptRoot {
         }
     }
 
-    /// Takes what the store has, if that is new; whether it was. What is wrong with it is said, once,
-    /// and the root stays as it is.
+    /// Takes what the store has, if that is new; whether it was. What is wrong with it is said,
+    /// once, and the root stays as it is.
     pub(super) fn take_stored(&mut self) -> bool {
         let taken = self.stored.as_mut().and_then(|stored| stored.news(&self.root, unix_now()));
         let Some(root) = taken else { return false };
