@@ -164,10 +164,9 @@ impl Fleet {
         // Into an empty cluster, what this machine has goes.
         let from_here = shared.root.is_none().then_some(here.clone()).flatten();
         let known = shared.root.as_ref().or(from_here.as_ref());
-        match decided(rotation, known)?.or(from_here) {
+        if let Some(root) = decided(rotation, known)?.or(from_here) {
             // If another was first, the watch brings that one.
-            Some(root) => drop(shared.replace(&root).await?),
-            None => {}
+            shared.replace(&root).await?;
         }
         *is_first = false;
         Ok(())
