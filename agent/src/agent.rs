@@ -122,6 +122,7 @@ impl Agent {
         // Nobody is there to hear it at the end of the process.
         let changed = move |taken| drop(sender.send(Came::Taken(taken)));
         spawn_local(Rc::clone(fleet).share(changed));
+        spawn_local(Rc::clone(fleet).keep_tickets());
     }
 
     /// Begins what is due, and waits until something has come of what is under way, or more is due.

@@ -39,9 +39,9 @@ pub enum Command {
         #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
         config: PathBuf,
     },
-    /// Look at the machines that share certificates
+    /// Look at the machines that share certificates, or change their ticket keys
     Fleet {
-        /// What to look at
+        /// What to do
         #[command(subcommand)]
         command: FleetCommand,
     },
@@ -53,9 +53,18 @@ pub enum Command {
     },
 }
 
-/// What to look at of a fleet.
+/// What to do with a fleet.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
+    /// Have a new root of ticket keys hold on all machines, as soon as all can have it
+    ///
+    /// It is announced to all machines, and holds when two whole lifetimes of a ticket key have
+    /// passed. Do it when somebody may have read the root: until then they read on.
+    RotateTickets {
+        /// The configuration with the table [fleet]
+        #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
+        config: PathBuf,
+    },
     /// Show how each machine is that is there
     Status {
         /// The configuration with the table [fleet]

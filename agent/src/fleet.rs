@@ -17,6 +17,7 @@ mod places;
 mod replica;
 mod sealed;
 mod status;
+mod tickets;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,6 +37,7 @@ pub(crate) use claim::Claim;
 use places::Places;
 use replica::Replica;
 pub(crate) use status::{leave_word, statuses, table};
+pub(crate) use tickets::rotate_tickets;
 
 /// A fleet as one of its machines sees it.
 pub(crate) struct Fleet {

@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 use sealane_operator::memory::hide_memory;
-use sealane_operator::{Priority, say, say_at, sealing_keys};
+use sealane_operator::{Priority, say, say_at, sealing_keys, value};
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store, examine};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 
 use crate::account::external_key;
-use crate::agent::Agent;
+use crate::agent::{Agent, now};
 use crate::args::{Arguments, Command, FleetCommand};
 use crate::etcd::Etcd;
 use crate::fleet;
-use crate::settings::Settings;
+use crate::settings::{FleetSettings, Settings};
 use crate::trust::client_config;
 
 /// Does what was typed, and says on standard error what comes of it.
@@ -33,6 +33,9 @@ pub fn run(arguments: Arguments) -> ExitCode {
         None => serve(&arguments.config),
         Some(Command::Check { config }) => check(&config),
         Some(Command::Examine { store }) => look_into(&store),
+        Some(Command::Fleet { command: FleetCommand::RotateTickets { config } }) => {
+            rotate_tickets(&config)
+        }
         Some(Command::Fleet { command: FleetCommand::Status { config, json } }) => {
             fleet_status(&config, json)
         }
@@ -98,12 +101,36 @@ fn unusable_files(settings: &Settings) -> Vec<String> {
     wrong
 }
 
+fn fleet_of<'s>(file: &Path, settings: &'s Settings) -> Result<&'s FleetSettings, End> {
+    settings.fleet.as_ref().ok_or_else(|| {
+        let what = "has no table [fleet], so this machine shares with no other";
+        End::invalid(format!("{}: {what}", file.display()))
+    })
+}
+
+fn rotate_tickets(file: &Path) -> Result<(), End> {
+    let settings = Settings::load(file).map_err(End::invalid)?;
+    let fleet = fleet_of(file, &settings)?;
+    let keys = sealing_keys(&settings.store_key);
+    let keys = keys.map_err(|error| End::invalid(format!("store_key: {error}")))?;
+    let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
+    let rotated = runtime.block_on(fleet::rotate_tickets(&etcd, &keys, fleet));
+    let (epoch, from_s) = rotated.map_err(End::failed)?;
+    let left = Duration::from_secs(from_s.saturating_sub(now().0));
+    let when = match left.is_zero() {
+        true => "now".to_owned(),
+        false => format!("epoch {epoch} on, in {}", value::duration_text(left)),
+    };
+    say(&format!(
+        "a new ticket root holds from {when}; whoever read the last one reads until then"
+    ));
+    Ok(())
+}
+
 fn fleet_status(file: &Path, is_json: bool) -> Result<(), End> {
     let settings = Settings::load(file).map_err(End::invalid)?;
-    let Some(fleet) = &settings.fleet else {
-        let what = "has no table [fleet], so this machine shares with no other";
-        return Err(End::invalid(format!("{}: {what}", file.display())));
-    };
+    let fleet = fleet_of(file, &settings)?;
     let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
     let statuses = runtime.block_on(fleet::statuses(&etcd, &fleet.prefix)).map_err(End::failed)?;

@@ -94,6 +94,10 @@ pub struct FleetSettings {
     pub machine: String,
     /// What stands before each of their keys; ends with `/`.
     pub prefix: String,
+    /// How long an epoch of ticket keys lasts, in whole seconds.
+    pub ticket_lifetime: Duration,
+    /// How long a root of ticket keys holds until another takes its place.
+    pub ticket_root_every: Duration,
 }
 
 /// A cluster of etcd, and how it is spoken to.

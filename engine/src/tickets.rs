@@ -27,6 +27,13 @@
 //! back gets the same master secret in a ticket of the new epoch (RFC 5077 leaves no other way);
 //! TLS 1.3 makes a fresh secret each time.
 //!
+//! # How a new root comes
+//! Whoever takes a root opens all tickets from its epoch on. So roots are replaced: a new one is
+//! announced to all who share the one in use, with the epoch from which it holds, and the key of an
+//! epoch comes from the youngest root that holds by then. All change to it at the same second, as
+//! they change keys; tickets of the epoch before still open, because a replica holds both roots
+//! until no epoch that it accepts needs the old one.
+//!
 //! # What a ticket is bound to
 //! To the listener's policy by its key; to the server name by rustls, which writes the name into
 //! the ticket and makes a full handshake if another one is asked for; and to the certificate that
@@ -114,8 +121,8 @@ pub(crate) use binding::{Binding, note as note_served};
 pub use clock::{LaneClock, UnixSeconds};
 pub use lane::{FillRandom, KEYS_HELD_MAX, LaneTickets};
 pub use root::{
-    Epoch, LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN, RATCHET_STEPS_MAX, SHARED_KEYS_MAX,
-    TEXT_BYTES_MAX, TicketRoot, TicketRootError,
+    Epoch, LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN, RATCHET_STEPS_MAX, ROOTS_MAX,
+    SHARED_KEYS_MAX, TEXT_BYTES_MAX, TicketRoot, TicketRootError,
 };
 pub use sealing::{NONCE_BYTES, TICKET_BYTES_MAX, TicketKey};
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::unix_socket::{self, SocketFile};
 pub use orders::{Orders, Uploads, Verdict};
 pub use state::{
     AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,
-    SharedState, SoonestToExpire, Started,
+    SharedState, SoonestToExpire, Started, TicketRoots,
 };
 
 /// The admin servers of a process. Dropping it ends them too, without waiting for that.

@@ -87,7 +87,7 @@ pub enum Command {
     Convert(ConvertArguments),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
-    /// Look at the machines that share certificates through etcd
+    /// Look at the machines that share certificates, or change their ticket keys
     #[command(disable_help_flag = true, after_long_help = FLEET_HELP)]
     Fleet {
         /// What sealane-agent fleet takes: see sealane fleet --help
@@ -305,6 +305,21 @@ Environment, as systemd sets it:
   JOURNAL_STREAM    lines on standard error have a priority if that is the journal
 ";
 
+const FLEET_HELP: &str = "\
+Becomes the program sealane-agent, which lies beside this one or in ../libexec and knows the etcd \
+that machines share certificates through.
+
+Exit codes:
+  0  done
+  1  it failed, or is not installed
+  2  the command line is not understood
+  3  its configuration is not in order
+
+Examples:
+  sealane fleet status
+  sealane fleet rotate-tickets
+";
+
 const AGENT_HELP: &str = "Becomes the program sealane-agent, which lies beside this one or in \
 ../libexec: a process of its own, that serves nobody. It fills a certificate store, out of which \
 sealane serve answers challenges and serves.
@@ -318,20 +333,6 @@ Exit codes:
 Examples:
   sealane agent check --config /etc/sealane/agent.toml
   sealane agent --config /etc/sealane/agent.toml
-";
-
-const FLEET_HELP: &str = "Becomes the program sealane-agent, which lies beside this one or in \
-../libexec: it speaks to the etcd that its configuration names.
-
-Exit codes:
-  0  shown
-  1  etcd does not answer as it should, or the agent is not installed
-  2  the command line is not understood
-  3  the configuration is not in order, or names no fleet
-
-Examples:
-  sealane fleet status
-  sealane fleet status --config /etc/sealane/agent.toml --json
 ";
 
 const CHECK_HELP: &str =

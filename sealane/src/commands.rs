@@ -31,6 +31,11 @@ pub fn run(command: Command) -> io::Result<Exit> {
             drop(out);
             Ok(agent::run(&arguments))
         }
+        Command::Fleet { mut arguments } => {
+            drop(out);
+            arguments.insert(0, "fleet".into());
+            Ok(agent::run(&arguments))
+        }
         Command::Backends(command) => backends::run(&command, &mut out),
         Command::Certificates(command) => certificates::run(&command, &mut out),
         Command::Check(arguments) => check::run(&arguments, &mut out),
@@ -43,11 +48,6 @@ pub fn run(command: Command) -> io::Result<Exit> {
         Command::Connections(command) => connections::run(&command, &mut out),
         Command::Convert(arguments) => convert::run(&arguments, &mut out),
         Command::Demo(arguments) => demo::run(&arguments, &mut out),
-        Command::Fleet { arguments } => {
-            drop(out);
-            let fleet = std::iter::once(OsString::from("fleet"));
-            Ok(agent::run(&fleet.chain(arguments).collect::<Vec<_>>()))
-        }
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 say_at(Priority::Error, &error.to_string());

@@ -24,6 +24,7 @@ mod tests;
 pub mod value;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,6 +90,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// The folders of all stores, some of them more than once.
+    pub fn stores(&self) -> impl Iterator<Item = &Path> {
+        let of_listeners = self.listeners.iter().filter_map(|listener| listener.store.as_deref());
+        of_listeners.chain(self.tickets.root.as_ref().and_then(RootPlace::store))
+    }
+
     /// Reads a file; every mistake in it is reported at once.
     pub fn load(file: &Path) -> Result<Self, Mistakes> {
         Self::if_in_order(Self::load_partly(file))
@@ -326,9 +333,38 @@ pub struct Tickets {
     pub count: usize,
     /// How long one key seals tickets; they are accepted for as long again.
     pub lifetime: Duration,
-    /// A file with the root of all keys, shared by restarts and machines; without it, a root of
+    /// Where the root of all keys is kept, shared by restarts and machines; without it, a root of
     /// this process's own.
-    pub root: Option<PathBuf>,
+    pub root: Option<RootPlace>,
+}
+
+/// Where the root of all ticket keys is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RootPlace {
+    /// A file, made if it is not there.
+    File(PathBuf),
+    /// The certificate store in this folder, for whoever fills it.
+    Store(PathBuf),
+}
+
+impl RootPlace {
+    /// The store's folder, if it is one.
+    pub fn store(&self) -> Option<&Path> {
+        match self {
+            Self::File(_) => None,
+            Self::Store(path) => Some(path),
+        }
+    }
+}
+
+/// The text that the file has for it.
+impl fmt::Display for RootPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Store(path) => write!(f, "store:{}", path.display()),
+        }
+    }
 }
 
 impl Default for Tickets {

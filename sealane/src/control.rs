@@ -24,6 +24,7 @@ use std::time::Duration;
 use sealane_file_table::FileTable;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::{Address, Linux};
+use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -50,6 +51,7 @@ use reload::Pending;
 use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
 pub(crate) use ticket_root::read as read_ticket_root;
+pub(crate) use ticket_root::stored::{none_yet as no_stored_roots, read as read_stored_roots};
 use watch::{FileWatch, fingerprint};
 use watchdog::Watchdog;
 
@@ -287,8 +289,10 @@ impl Control {
             descriptors: Descriptors::of(&self.config, tables).per_lane,
             memory_bytes: connection_bytes_of_lane(&self.config),
         };
-        let built =
+        let mut built =
             build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
+        self.root.follow(built.tickets.take());
+        self.root.take_stored();
         let mut sockets = open_new(&built.generation, &self.config, &self.bound, &mut kept)
             .map_err(ServeError::Configuration)?;
         kept.let_go();
@@ -425,13 +429,26 @@ impl Control {
         for news in self.registries.stores.look_after() {
             say(&news);
         }
-        if let Some(problem) = self.root.advance() {
-            say_at(Priority::Error, &problem);
-        }
+        self.look_after_root();
         self.look_for_names();
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.look(&self.lanes);
         }
+    }
+}
+
+impl Control {
+    /// Keeps the ticket root in step with the clock, and with its store if it has one.
+    fn look_after_root(&mut self) {
+        if self.root.take_stored() {
+            for lane in &self.lanes {
+                lane.post(Mail::Tickets(self.root.current().clone()));
+            }
+        }
+        if let Some(problem) = self.root.advance() {
+            say_at(Priority::Error, &problem);
+        }
+        self.state.lock().ticket_roots = self.root.shown();
     }
 }
 

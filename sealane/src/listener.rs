@@ -33,7 +33,7 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::{KeyedStore, SealingKeys};
 
 use crate::backends::PlannedBackend;
-use crate::config::{self, ClientTrust, Config, Route};
+use crate::config::{self, ClientTrust, Config, RootPlace, Route};
 use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
@@ -98,7 +98,15 @@ pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<
     let mut reading = Reading { answers, around, checks, config, crypto, keys };
     reading.around.client_roots.prune();
     let listeners = config.listeners.iter().map(|each| Survey::of(each, &mut reading)).collect();
-    Surveys { crypto: reading.crypto, errors, listeners }
+    let tickets = config.tickets.root.as_ref().and_then(RootPlace::store);
+    let tickets = tickets.and_then(|path| {
+        let opened = reading.around.stores.of(path, reading.keys.as_ref(), &mut reading.checks);
+        opened.unwrap_or_else(|error| {
+            errors.push(format!("tickets.root: {error}"));
+            None
+        })
+    });
+    Surveys { crypto: reading.crypto, errors, listeners, tickets }
 }
 
 /// What a survey needs of the process and of the machine.
@@ -126,6 +134,8 @@ pub struct Surveys<'c> {
     pub errors: Vec<String>,
     /// What was found of each listener, in their order.
     pub listeners: Vec<Survey<'c>>,
+    /// The store that ticket roots are kept in.
+    pub tickets: Option<Arc<KeyedStore>>,
 }
 
 /// What one listener is made of.

@@ -33,12 +33,12 @@ pub fn checking_provider() -> Result<Provider, ProviderError> {
         .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
 }
 
-/// The keys to the stores of `config`, read once for all of them; none if no listener has a store.
+/// The keys to the stores of `config`, read once for all of them; none if it has no store.
 ///
 /// # Errors
 /// They cannot be had.
 pub fn keys_of(config: &Config) -> Result<Option<SealingKeys>, KeySourceError> {
-    let has_store = config.listeners.iter().any(|listener| listener.store.is_some());
+    let has_store = config.stores().next().is_some();
     config.store_key.as_ref().filter(|_| has_store).map(sealing_keys).transpose()
 }
 
@@ -85,7 +85,7 @@ impl Stores {
     /// else a start or a reload has to do.
     pub fn begin_checks(&self, config: &Config) -> Checks {
         let mut checks = Checks::default();
-        for path in config.listeners.iter().filter_map(|listener| listener.store.as_deref()) {
+        for path in config.stores() {
             if checks.begun.contains_key(path) || checks.vouched.contains_key(path) {
                 continue;
             }

@@ -1,5 +1,6 @@
 //! What whoever fills a store keeps in it beside certificates: accounts with an authority, orders
-//! that are under way, answers to its challenges. Each entry is sealed, and bound to its name.
+//! that are under way, answers to its challenges, ticket roots of a fleet. Each entry is sealed,
+//! and bound to its name.
 //!
 //! Entries stand in the table of what the store is, so versions that do not know them pass them
 //! over. There are a few for each order in flight, not for each certificate.
@@ -28,6 +29,8 @@ pub const HTTP_01: &str = "challenge/http-01/";
 /// What stands before the name in the name of an answer to a challenge of kind `tls-alpn-01`: a
 /// certificate (RFC 8737, section 3) and its private key, in PEM.
 pub const TLS_ALPN_01: &str = "challenge/tls-alpn-01/";
+/// The name of the entry with the roots of ticket keys, in their text form, that machines share.
+pub const TICKET_ROOTS: &str = "tickets/roots";
 /// Bytes of an entry's name, at most: what LMDB takes of a key.
 pub const KEPT_NAME_BYTES_MAX: usize = 511 - PREFIX.len();
 /// Bytes of an entry, at most: an order of 100 names with its private key takes a tenth.

@@ -40,7 +40,8 @@ mod unlocked;
 pub use error::StoreError;
 pub use examine::{Examined, examine};
 pub use kept::{
-    FLEET_AWAY, HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TLS_ALPN_01,
+    FLEET_AWAY, HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS,
+    TLS_ALPN_01,
 };
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use pem::pem_text;

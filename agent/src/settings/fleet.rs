@@ -1,7 +1,9 @@
 //! The table `[fleet]`: machines that share certificates through a cluster of etcd.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use sealane_engine::tickets::{LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN};
 use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Problem, secret_source, value};
 
@@ -21,6 +23,8 @@ pub(super) fn fleet(table: &mut Table<'_>) -> Option<FleetSettings> {
     };
     let lease = table.duration("lease", LEASE_MIN..=LEASE_MAX);
     let (identity, login) = (identity(table), login(table));
+    let ticket_lifetime = ticket_lifetime(table);
+    let ticket_root_every = table.duration("ticket_root_every", TICKET_ROOT_EVERY);
     Some(FleetSettings {
         etcd: EtcdSettings {
             endpoints: endpoints?,
@@ -31,7 +35,21 @@ pub(super) fn fleet(table: &mut Table<'_>) -> Option<FleetSettings> {
         lease: lease.unwrap_or(LEASE_DEFAULT),
         machine: machine?,
         prefix: prefix?,
+        ticket_lifetime,
+        ticket_root_every: ticket_root_every.unwrap_or(TICKET_ROOT_EVERY_DEFAULT),
     })
+}
+
+/// How long a ticket key seals, in whole seconds as `tickets.lifetime` of what serves.
+fn ticket_lifetime(table: &mut Table<'_>) -> Duration {
+    let written = table.value("ticket_lifetime");
+    let lifetime = written.as_ref().and_then(|value| value.duration(TICKET_LIFETIME));
+    if let (Some(value), Some(lifetime)) = (written, lifetime)
+        && lifetime.subsec_nanos() != 0
+    {
+        value.wrong(Problem::new("a fraction of a second", "write whole seconds"));
+    }
+    lifetime.unwrap_or(Duration::from_secs(LIFETIME_DEFAULT_S as u64))
 }
 
 /// What this machine shows the cluster; none where half of it is missing.
@@ -125,3 +143,8 @@ const LEASE_MIN: Duration = Duration::from_secs(5);
 const MACHINE_BYTES_MAX: usize = 128;
 const PASSWORD_EXAMPLE: &str = "password = { file = \"/etc/sealane/etcd.password\" }";
 const PREFIX_BYTES_MAX: usize = 128;
+const TICKET_LIFETIME: RangeInclusive<Duration> =
+    Duration::from_secs(LIFETIME_S_MIN as u64)..=Duration::from_secs(LIFETIME_S_MAX as u64);
+const TICKET_ROOT_EVERY: RangeInclusive<Duration> =
+    Duration::from_secs(600)..=Duration::from_secs(365 * 86_400);
+const TICKET_ROOT_EVERY_DEFAULT: Duration = Duration::from_secs(7 * 86_400);

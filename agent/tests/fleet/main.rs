@@ -18,3 +18,4 @@ mod machines;
 mod outages;
 mod serving;
 mod shared;
+mod tickets;

@@ -1,5 +1,5 @@
-//! The secret that ticket keys come from: its own and one epoch at a time, with a text form, or
-//! shared by whoever has it.
+//! The secret that ticket keys come from: its own and one epoch at a time, with those that take its
+//! place and a text form, or shared by whoever has it.
 
 use std::{fmt, fmt::Write as _, time::Duration};
 
@@ -12,6 +12,10 @@ use crate::{policy::PolicyDigest, tickets::UnixSeconds};
 /// The secret of one epoch; those of later epochs follow from it, those of earlier ones do not. Or
 /// secrets that are [shared](Self::shared), from which the keys of any epoch follow.
 ///
+/// Others may be [announced](Self::announce), each to hold from an epoch on: the keys of an epoch
+/// come from the youngest one that holds by then. Whoever has the same ones changes to the same key
+/// at the same instant.
+///
 /// Whoever holds it opens every ticket of its epoch and of all that come. It is zeroed when it is
 /// dropped or advanced; only the hash function's working copies on the stack are left to be
 /// overwritten by later calls.
@@ -20,6 +24,15 @@ pub struct TicketRoot {
     epoch: Epoch,
     lifetime_s: u32,
     secrets: Secrets,
+    /// By the epochs from which they hold, which are after the root's own.
+    announced: Vec<Announced>,
+}
+
+/// A secret that holds from a later epoch on.
+#[derive(Clone)]
+struct Announced {
+    epoch: Epoch,
+    secret: Box<Secret>,
 }
 
 /// Boxed so that moving the root leaves no copy behind.
@@ -44,8 +57,7 @@ impl TicketRoot {
         }
         let mut secret = Box::new(Secret::default());
         random(secret.as_mut_slice());
-        let secrets = Secrets::Ratchet(secret);
-        Ok(Self { epoch: epoch_at(now, lifetime_s), lifetime_s, secrets })
+        Ok(Self::ratchet(epoch_at(now, lifetime_s), lifetime_s, secret))
     }
 
     /// A root of `secrets` that somebody else keeps and gives to every process that is to open
@@ -65,17 +77,42 @@ impl TicketRoot {
             return Err(TicketRootError::SharedLifetime { lifetime_s });
         }
         let secrets = Secrets::Shared(secrets.iter().map(extract).collect());
-        Ok(Self { epoch: Epoch(0), lifetime_s, secrets })
+        Ok(Self { epoch: Epoch(0), lifetime_s, secrets, announced: Vec::new() })
     }
 
-    /// Reads the text form, `sealane-ticket-root 1 <lifetime_s> <epoch> <hex>`.
+    fn ratchet(epoch: Epoch, lifetime_s: u32, secret: Box<Secret>) -> Self {
+        Self { epoch, lifetime_s, secrets: Secrets::Ratchet(secret), announced: Vec::new() }
+    }
+
+    /// Reads the text form, `sealane-ticket-root 1 <lifetime_s> <epoch> <hex>`, and such a line for
+    /// each root that is announced, by their epochs.
     ///
     /// No error quotes what was read: with a field too few, any word may be the secret.
     pub fn from_text(text: &str) -> Result<Self, TicketRootError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(TicketRootError::TooLong);
         }
-        let mut words = text.split_ascii_whitespace();
+        let mut lines = text.lines().filter(|line| !line.trim_ascii().is_empty());
+        let mut root = Self::from_line(lines.next().ok_or(TicketRootError::Title)?)?;
+        for line in lines {
+            let Self { epoch, lifetime_s, secrets, .. } = Self::from_line(line)?;
+            if lifetime_s != root.lifetime_s {
+                return Err(TicketRootError::Lifetimes);
+            }
+            let Secrets::Ratchet(secret) = secrets else { return Err(TicketRootError::Fields) };
+            if epoch <= root.youngest() {
+                return Err(TicketRootError::Order);
+            }
+            root.put(Announced { epoch, secret })?;
+        }
+        Ok(root)
+    }
+
+    fn from_line(line: &str) -> Result<Self, TicketRootError> {
+        if line.len() > LINE_BYTES_MAX {
+            return Err(TicketRootError::TooLong);
+        }
+        let mut words = line.split_ascii_whitespace();
         if words.next() != Some(TEXT_TITLE) {
             return Err(TicketRootError::Title);
         }
@@ -91,28 +128,83 @@ impl TicketRoot {
         let epoch = epoch.parse().map_err(|_| TicketRootError::Epoch)?;
         let mut secret = Box::new(Secret::default());
         decode_hex(hex, &mut secret)?;
-        let secrets = Secrets::Ratchet(secret);
-        Ok(Self { epoch: Epoch(epoch), lifetime_s: lifetime_in_range(lifetime_s)?, secrets })
+        Ok(Self::ratchet(Epoch(epoch), lifetime_in_range(lifetime_s)?, secret))
     }
 
-    /// The text form, one line with its end; the caller writes it where only its user can read.
+    /// The text form, a line with its end for each root; the caller writes it where only its user
+    /// can read.
     ///
     /// # Errors
     /// The root is shared: who gave its secrets keeps them.
     pub fn to_text(&self) -> Result<Zeroizing<String>, TicketRootError> {
-        let Self { epoch: Epoch(epoch), lifetime_s, secrets } = self;
-        let Secrets::Ratchet(secret) = secrets else {
+        let Secrets::Ratchet(secret) = &self.secrets else {
             return Err(TicketRootError::SharedText);
         };
-        // Reserved whole, so that no growing leaves part of the secret behind.
-        let mut text = Zeroizing::new(String::with_capacity(TEXT_BYTES_MAX));
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{TEXT_TITLE} {TEXT_VERSION} {lifetime_s} {epoch} ");
-        for byte in secret.iter() {
-            let _ = write!(text, "{byte:02x}");
+        let announced = self.announced.iter().map(|one| (one.epoch, &one.secret));
+        // Reserved whole, so that no growing leaves part of a secret behind.
+        let bytes = LINE_BYTES_MAX * (1 + self.announced.len());
+        let mut text = Zeroizing::new(String::with_capacity(bytes));
+        for (Epoch(epoch), secret) in std::iter::once((self.epoch, secret)).chain(announced) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{TEXT_TITLE} {TEXT_VERSION} {} {epoch} ", self.lifetime_s);
+            for byte in secret.iter() {
+                let _ = write!(text, "{byte:02x}");
+            }
+            text.push('\n');
         }
-        text.push('\n');
         Ok(text)
+    }
+
+    /// Has a new root, from 32 bytes of `random`, hold from `epoch` on, in the place of those that
+    /// were to hold from then or later. Until all who share this root have the new one as well, it
+    /// should not hold.
+    ///
+    /// # Errors
+    /// The epoch is not after this root's, there are [`ROOTS_MAX`], or the root is
+    /// [shared](Self::shared).
+    pub fn announce(
+        &mut self,
+        epoch: Epoch,
+        mut random: impl FnMut(&mut [u8]),
+    ) -> Result<(), TicketRootError> {
+        if matches!(self.secrets, Secrets::Shared(_)) {
+            return Err(TicketRootError::SharedText);
+        }
+        if epoch <= self.epoch {
+            return Err(TicketRootError::Order);
+        }
+        let mut secret = Box::new(Secret::default());
+        random(secret.as_mut_slice());
+        self.announced.retain(|one| one.epoch < epoch);
+        self.put(Announced { epoch, secret })
+    }
+
+    fn put(&mut self, announced: Announced) -> Result<(), TicketRootError> {
+        if self.announced.len() + 1 >= ROOTS_MAX {
+            return Err(TicketRootError::Roots);
+        }
+        self.announced.push(announced);
+        Ok(())
+    }
+
+    fn youngest(&self) -> Epoch {
+        self.announced.last().map_or(self.epoch, |one| one.epoch)
+    }
+
+    /// From when on each announced root holds, the next one first.
+    pub fn announced(&self) -> impl Iterator<Item = Epoch> {
+        self.announced.iter().map(|one| one.epoch)
+    }
+
+    /// Whether both give the same keys from the epoch on that both have.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        let from = self.epoch.max(other.epoch);
+        let text = |root: &Self| {
+            let mut root = root.clone();
+            root.advance_to(from).and_then(|()| root.to_text()).ok()
+        };
+        self.lifetime_s == other.lifetime_s
+            && text(self).is_some_and(|own| Some(own) == text(other))
     }
 
     /// The epoch whose secret this is: the oldest one whose tickets it can open, which is the
@@ -144,14 +236,20 @@ impl TicketRoot {
         self.lifetime_s
     }
 
-    /// Replaces the secret by that of a later epoch and erases it. An epoch that is not later
-    /// changes nothing, and nor does one that is more than [`RATCHET_STEPS_MAX`] ahead. A shared
-    /// root never changes.
+    /// Replaces the secret by that of a later epoch and erases it, and with it those of roots that
+    /// another has taken the place of by then. An epoch that is not later changes nothing, and nor
+    /// does one that is more than [`RATCHET_STEPS_MAX`] ahead. A shared root never changes.
     pub fn advance_to(&mut self, epoch: Epoch) -> Result<(), TicketRootError> {
         let Secrets::Ratchet(secret) = &mut self.secrets else { return Ok(()) };
-        let steps = epoch.0.saturating_sub(self.epoch.0);
+        let over = self.announced.iter().take_while(|one| one.epoch <= epoch).count();
+        let holds = over.checked_sub(1).and_then(|last| self.announced.get(last));
+        let from = holds.map_or(self.epoch, |one| one.epoch);
+        let steps = epoch.0.saturating_sub(from.0);
         if steps > RATCHET_STEPS_MAX {
             return Err(TicketRootError::ClockAhead { root: self.epoch, clock: epoch });
+        }
+        if let Some(holds) = self.announced.drain(..over).next_back() {
+            (self.epoch, *secret) = (holds.epoch, holds.secret);
         }
         for _ in 0..steps {
             let next = derive(secret, LABEL_NEXT, &[]);
@@ -264,6 +362,18 @@ pub enum TicketRootError {
          seconds"
     )]
     Lifetime,
+    /// The operator's text has roots that disagree on how long an epoch lasts.
+    #[error("ticket root: its lines have different lifetimes (field 3); write all of them anew")]
+    Lifetimes,
+    /// A root is announced for an epoch that is not after those before it.
+    #[error(
+        "ticket root: the epoch (field 4) of a root that is announced must be after that of the \
+         root before it; put the lines in their order"
+    )]
+    Order,
+    /// There are too many roots.
+    #[error("ticket root: more than {ROOTS_MAX} roots; wait until those announced hold")]
+    Roots,
     /// The caller shares no secret, or too many.
     #[error("ticket root: {count} shared secrets; give 1 to {SHARED_KEYS_MAX}, the newest first")]
     SharedCount {
@@ -370,9 +480,14 @@ pub const RATCHET_STEPS_MAX: u64 = 4_096;
 /// Secrets of a shared root: the one in use, the next, and those of the last few days.
 pub const SHARED_KEYS_MAX: usize = 8;
 
-/// The longest text form.
-pub const TEXT_BYTES_MAX: usize = 128;
+/// Roots, at most: the one that holds and those announced.
+pub const ROOTS_MAX: usize = 8;
 
+/// The longest text form.
+pub const TEXT_BYTES_MAX: usize = ROOTS_MAX * LINE_BYTES_MAX;
+
+/// The longest line of it.
+const LINE_BYTES_MAX: usize = 128;
 const LABEL_KEY: &[u8] = b"sealane ticket 1 key";
 const LABEL_NEXT: &[u8] = b"sealane ticket 1 next";
 const LABEL_SHARED: &[u8] = b"sealane ticket 1 shared";
@@ -506,6 +621,9 @@ mod tests {
     #[test]
     fn each_fault_of_a_text_has_its_error() {
         let hex = "a5".repeat(32);
+        let line = format!("sealane-ticket-root 1 43200 4 {hex}\n");
+        let each = |at| format!("sealane-ticket-root 1 43200 {at} {hex}\n");
+        let many: String = (1..=ROOTS_MAX as u64 + 1).map(each).collect();
         let cases = [
             (String::new(), TicketRootError::Title),
             (format!("sealane-root 1 43200 4 {hex}"), TicketRootError::Title),
@@ -520,6 +638,11 @@ mod tests {
             (format!("sealane-ticket-root 1 43200 4 {}g", &hex[1..]), TicketRootError::Secret),
             (format!("sealane-ticket-root 1 43200 4 {}", "é".repeat(32)), TicketRootError::Secret),
             (" ".repeat(TEXT_BYTES_MAX + 1), TicketRootError::TooLong),
+            (format!("{}{line}", " ".repeat(LINE_BYTES_MAX)), TicketRootError::TooLong),
+            (format!("{line}{line}"), TicketRootError::Order),
+            (format!("{line}sealane-ticket-root 1 600 5 {hex}\n"), TicketRootError::Lifetimes),
+            (format!("{line}\n{} x", line.trim_end()), TicketRootError::Fields),
+            (many, TicketRootError::Roots),
         ];
         for (text, expected) in cases {
             let error = TicketRoot::from_text(&text).unwrap_err();

@@ -1,5 +1,6 @@
 //! rustls pairs in memory: two lanes, each with its own replica of one root and its own clock.
 
+mod announced;
 mod shared;
 
 use std::{io::Read as _, sync::Arc, time::Duration};

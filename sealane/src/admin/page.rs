@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// The digests are those of the script and the style, which a test holds.
 const POLICY: &str = "default-src 'none'; connect-src 'self'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'; \
-    script-src 'sha256-0jbhv35UaOMK1ODBh9jl06KjqOdRzCUeQH7Ue76FfK8='; \
+    script-src 'sha256-YiBDAuJr0YMPUzR6akNJwHaDTIVCKxxip1jst9gvMYQ='; \
     style-src 'sha256-BH+3MHtr/rJGZgRBdPTFThqcFuN0FOzOSKmdGvCGS5U='";
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use sealane_lanes::counters::Counters;
 use serde_json::{Map, Value, json};
 
 use super::SharedState;
-use super::state::{AccessLogCounters, BackendSummary, ControlState, Reload, Reloads};
+use super::state::{AccessLogCounters, BackendSummary, ControlState, Reload, Reloads, TicketRoots};
 use crate::backends::BackendCounters;
-use crate::config::{ClientDemand, Limits, Tickets};
+use crate::config::{ClientDemand, Limits, RootPlace, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
 use crate::process::{has_core_dumps, landlock, locked};
@@ -54,7 +54,7 @@ pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
         "stores": state.stores_now().iter().map(store).collect::<Vec<_>>(),
         "backends": state.backends.iter().map(backend).collect::<Vec<_>>(),
         "backend_names": state.names.iter().map(backend_name).collect::<Vec<_>>(),
-        "tickets": tickets(&state.tickets),
+        "tickets": tickets(&state.tickets, &state.ticket_roots),
         "backend_certificates":
             state.listeners.iter().flat_map(backend_certificates).collect::<Vec<_>>(),
         "backends": state.backends.iter().map(backend).collect::<Vec<_>>(),
@@ -142,17 +142,24 @@ fn backend_state(backend: &BackendSummary) -> &'static str {
 }
 
 /// Epochs are counted from 1970, so that machines agree on them without a word.
-fn tickets(tickets: &Tickets) -> Value {
+fn tickets(tickets: &Tickets, roots: &TicketRoots) -> Value {
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let lifetime_s = tickets.lifetime.as_secs().max(1);
     let epoch = unix.as_secs() / lifetime_s;
-    let ends_s = i64::try_from((epoch + 1).saturating_mul(lifetime_s)).unwrap_or(i64::MAX);
+    let begins = |epoch: u64| {
+        let begins_s = epoch.saturating_mul(lifetime_s);
+        Timestamp::from_unix_s(i64::try_from(begins_s).unwrap_or(i64::MAX))
+    };
+    let announced = roots.announced.iter();
+    let announced = announced.map(|epoch| json!({ "epoch": epoch, "from": begins(*epoch) }));
     json!({
+        "announced": announced.collect::<Vec<_>>(),
         "count": tickets.count,
         "epoch": epoch,
-        "epoch_ends": Timestamp::from_unix_s(ends_s),
+        "epoch_ends": begins(epoch.saturating_add(1)),
+        "is_shared": roots.is_shared,
         "lifetime_s": lifetime_s,
-        "root": tickets.root.as_ref().map(|root| root.to_string_lossy()),
+        "root": tickets.root.as_ref().map(RootPlace::to_string),
     })
 }
 

@@ -69,8 +69,19 @@ pub struct ControlState {
     pub reloads: Reloads,
     /// How sessions are resumed.
     pub tickets: Tickets,
+    /// The roots that their keys come from.
+    pub ticket_roots: TicketRoots,
     /// What the access log counts, if there is one.
     pub access_log: Option<AccessLogCounters>,
+}
+
+/// The roots that ticket keys come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TicketRoots {
+    /// The epochs from which roots hold that are announced.
+    pub announced: Vec<u64>,
+    /// Whether they are what tickets.root names; else they are of this process alone.
+    pub is_shared: bool,
 }
 
 impl Default for ControlState {
@@ -92,6 +103,7 @@ impl Default for ControlState {
             limits: Limits::default(),
             reloads: Reloads::default(),
             tickets: Tickets::default(),
+            ticket_roots: TicketRoots::default(),
             access_log: None,
         }
     }

@@ -16,11 +16,12 @@ use sealane_engine::certificates::{CertificateIndex, CertificateStore as _, Inve
 use sealane_engine::client::ClientContexts;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::tickets::UnixSeconds;
+use sealane_store::KeyedStore;
 use serde::Serialize;
 
 use crate::args::CheckArguments;
-use crate::config::{AccessLog, AccessLogDestination, Config, Mistake, Spoken, Tickets};
-use crate::control::{read_ticket_root, unix_now};
+use crate::config::{AccessLog, AccessLogDestination, Config, Mistake, RootPlace, Spoken, Tickets};
+use crate::control::{no_stored_roots, read_stored_roots, read_ticket_root, unix_now};
 use crate::cost::Cost;
 use crate::exit::Exit;
 use crate::file_tables::FileTables;
@@ -132,8 +133,11 @@ impl Report {
             resolve: machine.resolve,
             stores: &mut Stores::default(),
         };
-        let Surveys { crypto, errors, listeners } = survey(&config, &mut around);
+        let Surveys { crypto, errors, listeners, tickets } = survey(&config, &mut around);
         report.errors.extend(errors.into_iter().map(Finding::general));
+        if let Some(store) = tickets {
+            report.check_stored_roots(&store, &config.tickets, machine.now);
+        }
         for survey in &listeners {
             report.check_listener(survey, crypto);
             report.listeners.push(ListenerReport::of(survey, machine.now));
@@ -170,7 +174,7 @@ impl Report {
 
     /// No message quotes the file: it is a secret.
     fn check_ticket_root(&mut self, tickets: &Tickets) {
-        let Some(file) = &tickets.root else { return };
+        let Some(RootPlace::File(file)) = &tickets.root else { return };
         match read_ticket_root(file, tickets) {
             Ok(Some(_)) => {}
             Ok(None) => self.warnings.push(Finding::general(format!(
@@ -182,6 +186,15 @@ impl Report {
         let exposed = Exposed::find(file);
         let warning = exposed.map(|exposed| Finding::general(format!("tickets.root: {exposed}")));
         self.warnings.extend(warning);
+    }
+
+    /// That there are none yet is no mistake: whoever puts them there may do so at any time.
+    fn check_stored_roots(&mut self, store: &KeyedStore, tickets: &Tickets, now: UnixSeconds) {
+        match read_stored_roots(store, tickets, now) {
+            Ok(Some(_)) => {}
+            Ok(None) => self.warnings.push(Finding::general(no_stored_roots(store))),
+            Err(text) => self.errors.push(Finding::general(text)),
+        }
     }
 
     /// What was found of a listener. Beyond that, and so no error, every private key is decoded: of

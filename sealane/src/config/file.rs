@@ -31,12 +31,13 @@ use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
-    AccessLog, AccessLogDestination, Config, Limits, Listener, LoggedEnds, Tickets, default_lanes,
+    AccessLog, AccessLogDestination, Config, Limits, Listener, LoggedEnds, RootPlace, Tickets,
+    default_lanes,
 };
 use admin::admin;
 use claims::Claims;
 use include::Included;
-use listener::{check_number_of_addresses, listener_list};
+use listener::{check_number_of_addresses, listener_list, store_path};
 use process::process;
 use shared::{Lanes, Shared};
 use timeouts::timeouts;
@@ -104,7 +105,8 @@ fn config(
         check_number_of_addresses(listeners, &limits, &at);
     }
     let has_store = |listeners: &Vec<Listener>| listeners.iter().any(|l| l.store.is_some());
-    if store_key.is_none() && listeners.as_ref().is_some_and(has_store) {
+    let is_in_store = tickets.root.as_ref().is_some_and(|root| root.store().is_some());
+    if store_key.is_none() && (is_in_store || listeners.as_ref().is_some_and(has_store)) {
         top.required("store_key", STORE_KEY_EXAMPLE);
     }
     Some(Config {
@@ -224,7 +226,14 @@ fn tickets(table: &mut Table<'_>) -> Tickets {
     Tickets {
         count: table.count("count", 0..=TICKETS_MAX).unwrap_or(default.count),
         lifetime: lifetime.unwrap_or(default.lifetime),
-        root: table.value("root").and_then(|v| v.path()),
+        root: table.value("root").and_then(|v| root_place(&v)),
+    }
+}
+
+fn root_place(written: &Value<'_>) -> Option<RootPlace> {
+    match store_path(written) {
+        Some(store) => Some(RootPlace::Store(store?)),
+        None => written.path().map(RootPlace::File),
     }
 }
 

@@ -271,7 +271,7 @@ fn every_key_has_an_effect() {
             only: LoggedEnds::Failures,
         })
     );
-    let root = Some("/srv/root".into());
+    let root = Some(RootPlace::File("/srv/root".into()));
     let expected = Tickets { count: 0, lifetime: Duration::from_secs(3600), root };
     assert_eq!(config.tickets, expected);
     let s = Duration::from_secs;

@@ -10,6 +10,7 @@ use sealane_engine::client::ClientContexts;
 use sealane_engine::tickets::UnixSeconds;
 use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
+use sealane_store::KeyedStore;
 
 use crate::admin::BackendSummary;
 use crate::backends::{
@@ -35,6 +36,8 @@ pub(super) struct Built {
     pub(super) generation: Generation<RelaySettings>,
     /// Listeners, as they are shown.
     pub(super) summaries: Vec<Summary>,
+    /// The store that ticket roots are kept in.
+    pub(super) tickets: Option<Arc<KeyedStore>>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -169,7 +172,7 @@ pub(super) fn build(
     let now = unix_now();
     let resolve = &resolve_all;
     let mut around = Surroundings { client_roots, clients, names, now, resolve, stores };
-    let Surveys { mut errors, listeners: mut surveys, .. } = survey(config, &mut around);
+    let Surveys { mut errors, listeners: mut surveys, tickets, .. } = survey(config, &mut around);
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));
     }
@@ -203,6 +206,7 @@ pub(super) fn build(
     Ok(Built {
         generation: Generation { number, limits, listeners },
         summaries: surveys.iter().map(Summary::from).collect(),
+        tickets,
         warnings: surveys.iter().flat_map(shown_warnings).collect(),
     })
 }

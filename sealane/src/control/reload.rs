@@ -93,6 +93,8 @@ impl Control {
         let parcels = sockets.hand_over(&mut self.lanes).inspect_err(|_| sockets.forget())?;
         report(&built.warnings);
         let warnings = std::mem::take(&mut built.warnings);
+        // Its keys may be new, too.
+        self.root.follow(built.tickets.take());
         self.config = config;
         let generation = self.adopt(built, &mut sockets);
         self.tell_who_is_back(&generation);

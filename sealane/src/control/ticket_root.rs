@@ -1,17 +1,24 @@
-//! The root of all ticket keys: made at start, or kept in a file that restarts and machines share.
+//! The root of all ticket keys: made at start, kept in a file that restarts and machines share, or
+//! taken from a certificate store.
+
+pub(super) mod stored;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sealane_certificate_files::Exposed;
 use sealane_engine::provider::random;
 use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot};
+use sealane_store::KeyedStore;
 use zeroize::Zeroizing;
 
+use self::stored::StoredRoots;
 use super::build::unix_now;
-use crate::config::Tickets;
+use crate::admin::TicketRoots;
+use crate::config::{RootPlace, Tickets};
 use crate::operator::{Priority, say_at};
 
 /// A ticket root that follows the clock, in memory and, if there is one, in its file.
@@ -22,6 +29,8 @@ pub(super) struct KeptRoot {
     unsaved: bool,
     /// What was last reported, so that it is reported once.
     reported: Option<String>,
+    /// What a store has, which takes the place of the root.
+    stored: Option<StoredRoots>,
 }
 
 impl KeptRoot {
@@ -30,9 +39,10 @@ impl KeptRoot {
     /// # Errors
     /// What is wrong with the file, as text.
     pub(super) fn open(settings: &Tickets) -> Result<Self, String> {
-        let Some(file) = &settings.root else {
+        let Some(RootPlace::File(file)) = &settings.root else {
             let root = generate(settings)?;
-            return Ok(Self { root, file: None, unsaved: false, reported: None });
+            let stored = settings.root.is_some().then(|| StoredRoots::new(settings));
+            return Ok(Self { root, file: None, unsaved: false, reported: None, stored });
         };
         let root = match read(file, settings)? {
             Some(root) => root,
@@ -41,7 +51,8 @@ impl KeptRoot {
         if let Some(exposed) = Exposed::find(file) {
             say_at(Priority::Warning, &format!("warning: tickets.root: {exposed}"));
         }
-        let mut kept = Self { root, file: Some(file.clone()), unsaved: false, reported: None };
+        let file = Some(file.clone());
+        let mut kept = Self { root, file, unsaved: false, reported: None, stored: None };
         // A file that cannot be written, such as a mounted secret, or a clock that is wrong: said,
         // and tried again.
         if let Some(problem) = kept.advance() {
@@ -52,6 +63,31 @@ impl KeptRoot {
 
     pub(super) fn current(&self) -> &TicketRoot {
         &self.root
+    }
+
+    /// Takes roots from `store` from now on.
+    pub(super) fn follow(&mut self, store: Option<Arc<KeyedStore>>) {
+        if let (Some(stored), Some(store)) = (&mut self.stored, store) {
+            stored.follow(store);
+        }
+    }
+
+    /// Takes what the store has, if that is new; whether it was. What is wrong with it is said,
+    /// once, and the root stays as it is.
+    pub(super) fn take_stored(&mut self) -> bool {
+        let taken = self.stored.as_mut().and_then(|stored| stored.news(&self.root, unix_now()));
+        let Some(root) = taken else { return false };
+        self.root = root;
+        true
+    }
+
+    /// What is shown of it.
+    pub(super) fn shown(&self) -> TicketRoots {
+        let in_store = self.stored.as_ref().is_some_and(StoredRoots::is_used);
+        TicketRoots {
+            announced: self.root.announced().map(|epoch| epoch.0).collect(),
+            is_shared: self.file.is_some() || in_store,
+        }
     }
 
     /// Erases what the clock has passed, here and in the file; returns what went wrong, once. A
@@ -175,7 +211,7 @@ mod tests {
     use super::*;
 
     fn settings(file: &Path) -> Tickets {
-        Tickets { root: Some(file.into()), ..Tickets::default() }
+        Tickets { root: Some(RootPlace::File(file.into())), ..Tickets::default() }
     }
 
     /// A root of an epoch that is over.
@@ -190,7 +226,8 @@ mod tests {
         let file = folder.path().join("gone/root");
         let settings = settings(&file);
         let root = old(&settings);
-        let mut kept = KeptRoot { root, file: Some(file.clone()), unsaved: false, reported: None };
+        let (unsaved, reported, stored) = (false, None, None);
+        let mut kept = KeptRoot { root, file: Some(file.clone()), unsaved, reported, stored };
         assert!(kept.advance().unwrap().contains("cannot be written"));
         assert_eq!(kept.advance(), None, "said once");
         fs::create_dir(folder.path().join("gone")).unwrap();

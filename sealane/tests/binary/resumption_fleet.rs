@@ -4,6 +4,8 @@
 //! process goes faster (`resumption_fleet/fast_clock.c`): by the same clock for all, as on machines
 //! that keep the time.
 
+mod stored;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -40,7 +42,7 @@ fn two_and_five_machines_resume_as_one_does_with_a_new_key_every_ten_seconds() {
 fn hold(sizes: &[u8], lifetime: Duration, long: Duration) {
     let (Some(haproxy), Some(cc)) = (required("haproxy"), required("cc")) else { return };
     for machines in sizes {
-        let fleet = Fleet::start(&haproxy, &cc, *machines, lifetime);
+        let fleet = Fleet::start(&haproxy, &cc, *machines, lifetime, Kept::InFiles);
         let epoch = epoch_of(&fleet.roots[0]);
         let all = fleet.load(lifetime, long);
         println!("{machines} machines, a new key every {lifetime:?}: {all:?}");
@@ -61,21 +63,34 @@ fn hold(sizes: &[u8], lifetime: Duration, long: Duration) {
 /// Machines with a certificate in common, each with a copy of one root, and what stands before
 /// them.
 struct Fleet {
+    addresses: Vec<SocketAddr>,
     authority: Authority,
     balancer: SocketAddr,
+    /// When the clock of the machines began to go faster.
+    clock_from_s: u64,
     haproxy: Process,
     machines: Vec<Sealane>,
     roots: Vec<PathBuf>,
     _folder: TempDir,
 }
 
+/// Where machines have their roots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// The first makes one, of which the others get copies.
+    InFiles,
+    /// Each in a store of its own, which is empty.
+    InStores,
+}
+
 impl Fleet {
     /// So many machines whose keys are new after `lifetime`; all but the first join it later, with
     /// a copy of the root that it began with.
-    fn start(program: &Path, cc: &Path, machines: u8, lifetime: Duration) -> Self {
+    fn start(program: &Path, cc: &Path, machines: u8, lifetime: Duration, kept: Kept) -> Self {
         let (authority, folder) = (Authority::new(), tempfile::tempdir().unwrap());
         let leaf = authority.leaf(KeyKind::P256, &NAMES);
-        let clock = fast_clock(cc, folder.path(), lifetime);
+        let clock_from_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let clock = fast_clock(cc, folder.path(), lifetime, clock_from_s);
         let copy = folder.path().join("copy-of-the-root");
         let (mut addresses, mut roots, mut running) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..machines {
@@ -87,17 +102,22 @@ impl Fleet {
                 // A client that does not want to know fails by itself.
                 let _ = std::io::Write::write_all(&mut stream, &[number]);
             });
-            let root = own.join("ticket-root");
-            if number > 0 {
+            let has_file = kept == Kept::InFiles;
+            let root = own.join(if has_file { "ticket-root" } else { "store" });
+            if has_file && number > 0 {
                 std::fs::copy(&copy, &root).unwrap();
             }
+            let named = if has_file { root.display().to_string() } else { stored::make(&root) };
             let listener = ListenerSettings::new("site", &certificate, &says_which.address);
             addresses.push(listener.address);
             let mut settings = Settings::new(vec![listener]);
-            settings.more = format!("tickets = {{ root = {root:?}, lifetime = {KEY_LIFETIME:?} }}");
+            settings.more = format!(
+                "tickets = {{ root = {named:?}, lifetime = {KEY_LIFETIME:?} }}\n{}",
+                if has_file { "" } else { stored::KEY_OF_STORE }
+            );
             settings.environment.clone_from(&clock);
             running.push(Sealane::start(&own, &settings));
-            if number == 0 && machines > 1 {
+            if has_file && number == 0 && machines > 1 {
                 std::fs::copy(&root, &copy).unwrap();
                 wait_for("keys change", || (text_of(&root) != text_of(&copy)).then_some(()));
             }
@@ -106,7 +126,17 @@ impl Fleet {
         let port = ReservedPort::on_loopback().unwrap();
         let haproxy = balance(program, folder.path(), &addresses, &port);
         let balancer = port.address();
-        Self { authority, balancer, haproxy, machines: running, roots, _folder: folder }
+        let machines = running;
+        Self {
+            addresses,
+            authority,
+            balancer,
+            clock_from_s,
+            haproxy,
+            machines,
+            roots,
+            _folder: folder,
+        }
     }
 
     /// Clients that come for so long, one connection after the other, with what tickets they have.
@@ -212,13 +242,12 @@ fn balance(program: &Path, folder: &Path, machines: &[SocketAddr], port: &Reserv
 }
 
 /// What makes [`KEY_LIFETIME`] pass within `lifetime` for whoever has it in its environment.
-fn fast_clock(cc: &Path, folder: &Path, lifetime: Duration) -> Vec<(String, String)> {
+fn fast_clock(cc: &Path, folder: &Path, lifetime: Duration, from_s: u64) -> Environment {
     let library = folder.join("fast_clock.so");
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/binary/resumption_fleet/fast_clock.c");
     output(Command::new(cc).args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(source));
     let rate = KEY_LIFETIME_S / lifetime.as_secs();
-    let from_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let library = library.to_str().unwrap().to_owned();
     [
         ("LD_PRELOAD", library),
@@ -228,6 +257,9 @@ fn fast_clock(cc: &Path, folder: &Path, lifetime: Duration) -> Vec<(String, Stri
     .map(|(name, value)| (name.to_owned(), value))
     .into()
 }
+
+/// Variables of a process.
+type Environment = Vec<(String, String)>;
 
 /// The oldest epoch whose tickets are good, by the file of a root.
 fn epoch_of(root: &Path) -> u64 {

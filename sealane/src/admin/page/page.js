@@ -55,7 +55,8 @@ function now(state, lanes) {
     ["in handshakes", sum(lanes, (lane) => lane.handshakes_in_flight)],
     ["handshakes/s", round(rate)],
     ["generation", `${state.generation.newest}, ${state.generation.live_total} alive`],
-    ["tickets", `epoch ${state.tickets.epoch} until ${date(state.tickets.epoch_ends)} UTC`],
+    ["tickets", `epoch ${state.tickets.epoch} until ${date(state.tickets.epoch_ends)} UTC`
+      + state.tickets.announced.map(({from}) => `; another root from ${date(from)} UTC`).join("")],
     ["certificates", state.certificates.total],
   ];
   fill("now", ...facts.flatMap(([name, value]) => [element("dt", name), element("dd", value)]));

@@ -75,6 +75,17 @@ pub(super) struct Reload {
 pub(super) struct Tickets {
     pub(super) epoch: u64,
     pub(super) epoch_ends: String,
+    #[serde(default)]
+    pub(super) announced: Vec<AnnouncedRoot>,
+    #[serde(default)]
+    pub(super) is_shared: bool,
+    #[serde(default)]
+    pub(super) root: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AnnouncedRoot {
+    pub(super) from: String,
 }
 
 #[derive(Deserialize)]

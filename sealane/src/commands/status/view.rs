@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::commands::counted;
 use crate::commands::running::{printable, printable_line};
 
-use super::look::{Certificate, Lane, Look, Process, Reload, State};
+use super::look::{AnnouncedRoot, Certificate, Lane, Look, Process, Reload, State, Tickets};
 
 /// What is drawn in.
 #[derive(Clone, Copy)]
@@ -55,6 +55,7 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
         "generation {newest}, {live} alive; tickets of epoch {} until {}",
         tickets.epoch, tickets.epoch_ends
     )?;
+    roots(text, tickets)?;
     unheld(text, &now.process)?;
     let reloaded = counted(reloads.accepted + reloads.refused, "reload");
     writeln!(text, "{reloaded}, {} refused", reloads.refused)?;
@@ -66,6 +67,18 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
                 writeln!(text, "    {kind}: {}", printable(finding))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// What changes of the root of ticket keys, and what is missing of it.
+fn roots(text: &mut String, tickets: &Tickets) -> std::fmt::Result {
+    for AnnouncedRoot { from } in &tickets.announced {
+        writeln!(text, "another ticket root holds from {from}")?;
+    }
+    if let Some(root) = tickets.root.as_ref().filter(|_| !tickets.is_shared) {
+        let root = printable_line(root);
+        writeln!(text, "tickets of other machines are not opened: {root} has no usable root")?;
     }
     Ok(())
 }

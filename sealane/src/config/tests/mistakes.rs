@@ -202,6 +202,7 @@ fn contradictions() {
             LISTENER.replace("127.0.0.1:443", ":443") + &LISTENER.replace("127.0.0.1", "[::]"),
             "[::]:443 is already the address of the listener in line 1",
         ),
+        (with("[tickets]\nroot = \"store:s\""), "store_key: is missing; add [store_key] with file"),
         (with("[tickets]\nlifetime = \"600500ms\""), "a fraction of a second; write whole seconds"),
         (listener("name = \"a b\""), "is not a name for a listener"),
         (

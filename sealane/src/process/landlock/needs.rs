@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf, absolute};
 use landlock::{AccessFs, BitFlags, make_bitflags};
 use sealane_lanes::kernel::Address;
 
-use crate::config::{AccessLogDestination, ChallengeSource, Config, KeySource};
+use crate::config::{AccessLogDestination, ChallengeSource, Config, KeySource, RootPlace};
 use crate::listener;
 
 /// What something is needed for.
@@ -67,7 +67,11 @@ pub(super) fn of(file: Option<&Path>, config: &Config) -> BTreeSet<(PathBuf, Nee
         }
     }
     config.admin.socket.iter().for_each(|socket| need(&socket.path, Need::Socket));
-    config.tickets.root.iter().for_each(|path| need(path, Need::TicketRoot));
+    match &config.tickets.root {
+        None => {}
+        Some(RootPlace::File(path)) => need(path, Need::TicketRoot),
+        Some(RootPlace::Store(path)) => need(path, Need::Store),
+    }
     if let Some(KeySource::File(path)) = &config.store_key {
         need(path, Need::Read);
     }
