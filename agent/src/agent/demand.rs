@@ -230,7 +230,7 @@ impl Agent {
 
     /// An order has failed: of a name on demand that may be the end.
     pub(super) fn settle_demanded(&mut self, id: CertificateId) {
-        if self.schedule.contains(id) || self.certificates.get(&id).is_none() {
+        if self.schedule.contains(id) || !self.certificates.contains_key(&id) {
             return;
         }
         if let Some(known) = self.demanded.known.remove(&id) {
@@ -271,3 +271,6 @@ impl Agent {
 const SEEN_S: u64 = 3 * 3_600;
 /// How often it is told that names come too fast.
 const TOLD_INTERVAL: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests;

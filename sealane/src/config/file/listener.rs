@@ -112,7 +112,6 @@ fn listener(
     }
     let name = chosen_name(name.as_ref(), addresses.as_deref(), at, claims)?;
     let (certificates, served) = certificates?;
-    let on_demand = on_demand(table, served.is_some());
     let (acme_responder, answering) = acme_responder.unzip();
     Some(Listener {
         name,
@@ -121,9 +120,9 @@ fn listener(
         addresses: addresses?,
         socket_mode: socket_mode.unwrap_or(Some(SOCKET_MODE_DEFAULT))?,
         certificates,
+        on_demand: on_demand(table, served.is_some()),
         store: served.or(answering.flatten()),
         default_certificate: default_name,
-        on_demand,
         policy,
         clients,
         check,
