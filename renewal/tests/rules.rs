@@ -602,10 +602,14 @@ fn a_name_of_which_nobody_could_say_anything_is_asked_about_again_after_a_minute
 
 #[test]
 fn an_allowed_name_goes_on_after_a_restart_and_is_refused_as_before() {
-    let mut schedule = schedule(vec![plain()]);
+    let on_demand = OnDemand { waiting_max: 1, ..OnDemand::default() };
+    let settings = Settings { on_demand, ..Settings::new(vec![plain()]) };
+    let mut schedule = Schedule::new(settings, 1);
     let id = CertificateId(1);
     schedule.resume_demand(NOW, id, "a.example");
     assert_eq!(schedule.on_demand(NOW, id, "a.example"), Demand::UnderWay);
+    let another = schedule.on_demand(NOW, CertificateId(2), "b.example");
+    assert_eq!(another, Demand::Full, "it is one of those under way");
     let ticket = orders(&mut schedule, NOW)[0].0;
     schedule.happened(NOW, ticket, failed(Failure::Validation { names: Vec::new() }));
     assert!(!schedule.contains(id));

@@ -132,15 +132,17 @@ fn fifty_clients_at_once_are_one_question_and_one_order() {
 
 #[test]
 fn a_flood_of_names_costs_no_more_questions_than_the_rate_and_no_order() {
-    let Some(rig) = Rig::start("", "rate = \"5/h\"") else { return };
+    let Some(rig) = Rig::start("", "rate = \"200/h\"\nwaiting = 1000") else { return };
     let agent = rig.home.start();
     for number in 0..500 {
         assert_eq!(rig.served(&format!("n{number}-{:x}.test", fastrand::u64(..))), [DEFAULT]);
     }
     let said = agent.wait_until_said("times a name was not asked about, because of rate");
     assert!(!said.contains("panicked"), "{said}");
+    // A tenth is kept back, as of any rate.
+    wait_for("as many questions", || (rig.ask.count() >= 180).then_some(()));
     assert!(agent.stop().success());
-    assert!((1..=5).contains(&rig.ask.count()), "{}", rig.ask.count());
+    assert!(rig.ask.count() < 200, "{}", rig.ask.count());
     assert_eq!(rig.authority.issued(), 0);
 }
 
