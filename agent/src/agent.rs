@@ -1,5 +1,6 @@
 //! The agent at work: does what the schedule says, and tells it what came of that.
 
+mod demand;
 mod job;
 mod plan;
 #[cfg(test)]
@@ -24,10 +25,12 @@ use crate::dns;
 use crate::failure::Failed;
 use crate::fleet::Fleet;
 use crate::ledger::{Ledger, OrderEntry, id_of};
+use crate::on_demand::Asked;
 use crate::order::{Issued, Wanted};
 use crate::renewal_info;
 use crate::settings::{Settings, WantedCertificate};
 
+use demand::Demanded;
 use job::Authorities;
 use plan::{Plan, authority_of, held_of, schedule_of, seconds};
 
@@ -36,6 +39,7 @@ pub struct Agent {
     authorities: Rc<Authorities>,
     came: UnboundedReceiver<Came>,
     certificates: HashMap<CertificateId, WantedCertificate>,
+    demanded: Demanded,
     /// What the schedule wants ordered, and what there is no room for yet.
     due: VecDeque<Due>,
     fleet: Option<Rc<Fleet>>,
@@ -72,6 +76,7 @@ impl Agent {
             authorities: Rc::new(Authorities::of(&settings, &ledger, fleet.as_ref())),
             came,
             certificates: HashMap::new(),
+            demanded: Demanded::new(settings.on_demand.as_ref())?,
             due: VecDeque::new(),
             fleet,
             generation: 0,
@@ -104,19 +109,25 @@ impl Agent {
         }
         // All that can fail, before anything is changed.
         let plan = Plan::of(&settings, &self.ledger).map_err(|error| error.to_string())?;
-        let is_same = settings.authorities == self.settings.authorities;
+        let demanded = Demanded::new(settings.on_demand.as_ref())?;
+        let is_same = settings.authorities == self.settings.authorities
+            && settings.on_demand == self.settings.on_demand;
         // Also with the same: their files may have others in them.
         self.authorities = Rc::new(Authorities::of(&settings, &self.ledger, self.fleet.as_ref()));
         self.settings = settings;
         if !is_same {
             self.begin_schedule();
         }
+        self.change_service(demanded);
         self.adopt(plan);
+        self.listen();
         Ok(())
     }
 
-    /// Begins to share with the fleet, if there is one, until the agent is dropped.
-    pub fn share(&self) {
+    /// Begins to share with the fleet, and to hear of names that clients ask for, where it is to,
+    /// until the agent is dropped.
+    pub fn share(&mut self) {
+        self.listen();
         let Some(fleet) = &self.fleet else { return };
         let sender = self.sender.clone();
         // Nobody is there to hear it at the end of the process.
@@ -133,6 +144,7 @@ impl Agent {
         let wake = self.schedule.wake_at(now);
         // Bounded, because a clock may be set meanwhile.
         let wait = wake.map_or(WAIT_MAX, |at| Duration::from_secs(at.since(now)).min(WAIT_MAX));
+        self.let_lapse(now);
         let wait = match self.is_waiting_for_fleet() {
             true => FLEET_WAIT,
             false => wait.max(WAIT_MIN),
@@ -168,6 +180,7 @@ impl Agent {
             self.schedule.want(now(), id, wanted.names.clone(), held);
             self.certificates.insert(id, wanted);
         }
+        self.adopt_demands(plan.demands, &plan.orders, &before);
         for id in before.into_keys().filter(|id| !self.certificates.contains_key(id)) {
             self.schedule.forget(id);
         }
@@ -236,13 +249,12 @@ impl Agent {
         }
         while let Some(action) = self.schedule.next(now()) {
             match action {
-                // Nobody asks for one.
-                Action::AskPermission { ticket, .. } => {
-                    let refused = Outcome::Permission { is_given: false };
-                    self.schedule.happened(now(), ticket, refused);
-                }
+                Action::AskPermission { ticket, id, name } => self.ask_permission(ticket, id, name),
                 Action::AskRenewalInfo { ticket, id, authority } => {
                     self.ask_renewal_info(ticket, id, authority);
+                }
+                Action::Order { ticket, id, .. } if !self.is_still_demanded(id) => {
+                    self.schedule.happened(now(), ticket, Outcome::Failed(Failure::Ours));
                 }
                 Action::Order { ticket, id, authority, replaces, .. } => {
                     self.due.push_back(Due { ticket, id, authority, replaces });
@@ -343,6 +355,13 @@ impl Agent {
                     self.schedule.happened(now(), ticket, outcome);
                 }
             }
+            Came::Asked(asked) => self.note_asked(&asked),
+            Came::Permission { generation, id, name, outcome, ticket } => {
+                if generation == self.generation {
+                    self.note_permission(id, name, &outcome);
+                    self.schedule.happened(now(), ticket, outcome);
+                }
+            }
             Came::Taken(all) => all.iter().for_each(|names| self.note_taken(names)),
             Came::Order { id, outcome, wanted } => {
                 let ticket = self.under_way.remove(&id).and_then(|under_way| under_way.ticket);
@@ -385,6 +404,7 @@ impl Agent {
             self.schedule.happened(now(), ticket, failed.outcome());
             self.remember_waits(wanted, failed);
         }
+        self.settle_demanded(wanted.id);
         if !self.certificates.contains_key(&wanted.id)
             && let Ok(Some(entry)) = self.ledger.order(wanted.id)
         {
@@ -438,6 +458,8 @@ struct UnderWay {
 
 /// What has come of something under way.
 enum Came {
+    /// What clients asked for.
+    Asked(Asked),
     Answer {
         generation: u64,
         outcome: Outcome,
@@ -447,6 +469,14 @@ enum Came {
         id: CertificateId,
         outcome: Result<Issued, Failed>,
         wanted: Wanted,
+    },
+    /// Whether there may be a certificate on demand.
+    Permission {
+        generation: u64,
+        id: CertificateId,
+        name: String,
+        outcome: Outcome,
+        ticket: Ticket,
     },
     /// Certificates of the fleet that are in the store now, by their names.
     Taken(Vec<Vec<String>>),

@@ -126,6 +126,36 @@ impl Ledger {
         self.write(&[], &changes)
     }
 
+    /// All names that certificates were allowed for on demand.
+    pub(crate) fn demands(&self) -> Result<Vec<DemandEntry>, LedgerError> {
+        let mut demands = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let entries = self.store.kept_under(DEMANDS, after.as_deref(), PAGE)?;
+            let Some((last, _)) = entries.last() else { return Ok(demands) };
+            after = Some(last.clone());
+            for (name, text) in &entries {
+                demands.push(decode(name, text)?);
+            }
+        }
+    }
+
+    /// Remembers a name that a certificate was allowed for on demand.
+    pub(crate) fn keep_demand(&self, demand: &DemandEntry) -> Result<(), LedgerError> {
+        self.write(&[], &[(demand_name(&demand.name), Some(encode(demand)?))])
+    }
+
+    /// Forgets a name that a certificate was allowed for on demand.
+    pub(crate) fn drop_demand(&self, name: &str) -> Result<(), LedgerError> {
+        self.write(&[], &[(demand_name(name), None)])
+    }
+
+    /// Takes a name out of the store, with its certificate if that has no other.
+    pub(crate) fn remove(&self, name: &str) -> Result<(), LedgerError> {
+        self.store.store().remove(&[name.to_owned()])?;
+        Ok(())
+    }
+
     /// Remembers an order that another machine had begun, instead of what is remembered here.
     pub(crate) fn take_over(&self, id: CertificateId, text: &[u8]) -> Result<(), LedgerError> {
         let name = order_name(id);
@@ -297,6 +327,14 @@ pub(crate) struct Record {
     pub(crate) is_made: bool,
 }
 
+/// A name that a certificate was allowed for on demand.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct DemandEntry {
+    pub(crate) name: String,
+    /// When a client asked for it last, in seconds since 1970; by some hours too early.
+    pub(crate) seen_s: u64,
+}
+
 /// An answer to a challenge, as an entry of the store.
 pub(crate) struct Answer {
     pub(crate) name: String,
@@ -401,6 +439,10 @@ fn order_name(CertificateId(number): CertificateId) -> String {
     format!("{ORDERS}{number:016x}")
 }
 
+fn demand_name(name: &str) -> String {
+    format!("{DEMANDS}{name}")
+}
+
 /// Why the agent cannot read or write what it remembers.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LedgerError {
@@ -412,6 +454,7 @@ pub(crate) enum LedgerError {
     Store(#[from] StoreError),
 }
 
+const DEMANDS: &str = "acme/demand/";
 const ORDERS: &str = "acme/order/";
 const WAITS: &str = "acme/wait/names/";
 /// Entries that are read at a time.

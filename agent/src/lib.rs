@@ -26,6 +26,7 @@ mod failure;
 mod fleet;
 mod http;
 mod ledger;
+mod on_demand;
 mod order;
 mod renewal_info;
 pub mod run;

@@ -3,6 +3,7 @@
 mod file;
 mod fleet;
 mod lists;
+mod on_demand;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,8 @@ pub struct Settings {
     pub fleet: Option<FleetSettings>,
     /// Files with more of what is issued. [`Self::load`] has read them into the certificates.
     pub lists: Vec<NameList>,
+    /// How certificates come for names that clients ask for and nobody has listed, if they do.
+    pub on_demand: Option<OnDemandSettings>,
     /// The folder of the certificate store.
     pub store: PathBuf,
     /// Where the keys to its seals come from.
@@ -168,6 +171,35 @@ pub struct NameList {
     pub challenge: Challenge,
     /// The file.
     pub file: PathBuf,
+}
+
+/// How certificates come for names that clients ask for and nobody has listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnDemandSettings {
+    /// The admin sockets of those who serve on this machine.
+    pub admin: Vec<PathBuf>,
+    /// How it is shown that the names are the operator's.
+    pub challenge: Challenge,
+    /// Who says for which names.
+    pub permission: Permission,
+    /// About how many names it is asked in a time.
+    pub rate: (u32, Duration),
+    /// Names that are asked about or ordered at the same time.
+    pub waiting_max: usize,
+}
+
+/// Who says for which names there may be a certificate on demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// A command: its path, then its arguments, and the name behind them.
+    Command(Vec<String>),
+    /// A service that is asked over HTTP.
+    Service {
+        /// Whom its certificate is held against.
+        roots: Vec<RootSource>,
+        /// The URL, which the name is added to as a query.
+        url: String,
+    },
 }
 
 /// A way to show that a name is the operator's.

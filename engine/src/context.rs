@@ -238,6 +238,13 @@ impl LaneContext {
         Ok(Arc::clone(config))
     }
 
+    /// Whether the name in the hello that was admitted last, or refused, has a certificate of its
+    /// own. It is told once, of a context with [`ListenerStore::on_demand`], and if it could be
+    /// found out.
+    pub fn has_own(&self) -> Option<bool> {
+        self.resolver.has_own()
+    }
+
     /// Whether clients are asked for certificates.
     pub fn asks_certificates(&self) -> bool {
         self.clients.is_some()

@@ -151,10 +151,16 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         };
         let admitted = context.and_then(|context| match context.challenge(&hello) {
             Some(config) => Ok((config, context, true)),
-            None => match context.admit(&hello) {
-                Ok(config) => Ok((config, context, false)),
-                Err(refusal) => Err((refusal.alert(), Cause::of_refusal(refusal))),
-            },
+            None => {
+                let admitted = context.admit(&hello);
+                if let (Some(has_own), Some(name)) = (context.has_own(), &hello.server_name) {
+                    self.service.asked_for(name, has_own);
+                }
+                match admitted {
+                    Ok(config) => Ok((config, context, false)),
+                    Err(refusal) => Err((refusal.alert(), Cause::of_refusal(refusal))),
+                }
+            }
         });
         let connection = &mut self.entry.connection;
         match admitted {

@@ -91,9 +91,14 @@ impl Demands {
         {
             return Demand::Full;
         }
-        self.under_way.insert(name.to_owned(), id);
+        self.begin(id, name);
         self.queue.push_back(name.to_owned());
         Demand::Begun
+    }
+
+    /// The name is under way, and nobody is to be asked about it.
+    pub(crate) fn begin(&mut self, id: CertificateId, name: &str) {
+        self.under_way.insert(name.to_owned(), id);
     }
 
     /// The next name to ask about.
@@ -116,8 +121,18 @@ impl Demands {
         }
     }
 
+    /// Nobody could say whether there may be a certificate for the name: it is asked about again
+    /// after the shortest time, and this counts for no row.
+    pub(crate) fn put_off(&mut self, now: UnixSeconds, name: &str, random: &mut Rng) {
+        self.remember(now, name, false, random);
+    }
+
     /// The name was refused, or its order failed: longer with each time in a row.
     pub(crate) fn refuse(&mut self, now: UnixSeconds, name: &str, random: &mut Rng) {
+        self.remember(now, name, true, random);
+    }
+
+    fn remember(&mut self, now: UnixSeconds, name: &str, is_counted: bool, random: &mut Rng) {
         self.under_way.remove(name);
         let before = self.refused.remove(name);
         if let Some(refusal) = &before {
@@ -125,8 +140,9 @@ impl Demands {
         }
         // A row ends when nobody asked for as long as the longest refusal.
         let in_a_row = before.filter(|refusal| now.since(refusal.until) <= REFUSED_S_MAX);
-        let count = in_a_row.map_or(1, |refusal| refusal.count.saturating_add(1));
-        let until = now.plus(retry::doubled_s(count, REFUSED_S_MIN, REFUSED_S_MAX, random));
+        let count = in_a_row.map_or(0, |refusal| refusal.count).saturating_add(is_counted.into());
+        let doubled = if is_counted { count } else { 1 };
+        let until = now.plus(retry::doubled_s(doubled, REFUSED_S_MIN, REFUSED_S_MAX, random));
         self.refused.insert(name.to_owned(), Refusal { count, until });
         self.refused_until.insert((until, name.to_owned()));
         while self.refused.len() > self.settings.refused_max {

@@ -109,6 +109,21 @@ impl Schedule {
         }
     }
 
+    /// Goes on with a name that a client asked for and the service allowed, of which nothing is
+    /// known here: after a restart.
+    pub fn resume_demand(&mut self, now: UnixSeconds, id: CertificateId, name: &str) {
+        if !self.certificates.contains_key(&id) {
+            self.demands.begin(id, name);
+            self.begin_demanded(now, id, name);
+        }
+    }
+
+    /// Whether it looks after a certificate.
+    #[must_use]
+    pub fn contains(&self, id: CertificateId) -> bool {
+        self.certificates.contains_key(&id)
+    }
+
     /// One more thing to do, if there is one that may be begun now; to be called until there is
     /// none.
     pub fn next(&mut self, now: UnixSeconds) -> Option<Action> {
@@ -211,12 +226,20 @@ impl Schedule {
     }
 
     fn permitted(&mut self, now: UnixSeconds, id: CertificateId, name: &str, outcome: &Outcome) {
-        if *outcome != (Outcome::Permission { is_given: true }) {
-            return self.demands.refuse(now, name, &mut self.random);
+        match outcome {
+            Outcome::Permission { is_given: true } => {}
+            Outcome::Permission { is_given: false } => {
+                return self.demands.refuse(now, name, &mut self.random);
+            }
+            _ => return self.demands.put_off(now, name, &mut self.random),
         }
         if self.certificates.contains_key(&id) {
             return self.demands.end(name);
         }
+        self.begin_demanded(now, id, name);
+    }
+
+    fn begin_demanded(&mut self, now: UnixSeconds, id: CertificateId, name: &str) {
         let names = vec![name.to_owned()].into_boxed_slice();
         self.certificates.insert(id, Certificate::new(now, names, None, true));
         self.place(now, id);

@@ -611,6 +611,37 @@ fn a_name_that_is_refused_or_fails_is_left_alone_from_a_minute_to_an_hour() {
 }
 
 #[test]
+fn a_name_of_which_nobody_could_say_anything_is_asked_about_again_after_a_minute_or_two() {
+    let mut schedule = schedule(vec![plain()]);
+    let id = CertificateId(1);
+    let mut now = NOW;
+    for _ in 0..10 {
+        assert_eq!(schedule.on_demand(now, id, "a.example"), Demand::Begun);
+        let ticket = actions(&mut schedule, now)[0].ticket();
+        schedule.happened(now, ticket, failed(Failure::TryLater));
+        let Demand::Refused { until } = schedule.on_demand(now, id, "a.example") else { panic!() };
+        assert!((60..=120).contains(&until.since(now)), "{until:?}");
+        now = until;
+    }
+}
+
+#[test]
+fn an_allowed_name_goes_on_after_a_restart_and_is_refused_as_before() {
+    let on_demand = OnDemand { waiting_max: 1, ..OnDemand::default() };
+    let settings = Settings { on_demand, ..Settings::new(vec![plain()]) };
+    let mut schedule = Schedule::new(settings, 1);
+    let id = CertificateId(1);
+    schedule.resume_demand(NOW, id, "a.example");
+    assert_eq!(schedule.on_demand(NOW, id, "a.example"), Demand::UnderWay);
+    let another = schedule.on_demand(NOW, CertificateId(2), "b.example");
+    assert_eq!(another, Demand::Full, "it is one of those under way");
+    let ticket = orders(&mut schedule, NOW)[0].0;
+    schedule.happened(NOW, ticket, failed(Failure::Validation { names: Vec::new() }));
+    assert!(!schedule.contains(id));
+    assert!(matches!(schedule.on_demand(NOW, id, "a.example"), Demand::Refused { .. }));
+}
+
+#[test]
 fn names_under_way_and_names_remembered_have_a_limit() {
     let rate = Rate::new(1_000, 60);
     let on_demand = OnDemand { waiting_max: 3, refused_max: 2, rate };

@@ -151,6 +151,7 @@ impl Config {
             certificates: files.into_iter().map(CertificateSource::Path).collect(),
             store: stores.first().and_then(|path| value::store_path(path)).map(PathBuf::from),
             default_certificate: None,
+            on_demand: false,
             policy: Policy { alpn: simple.alpn, ..Policy::default() },
             clients: None,
             destination: Destination {
@@ -229,6 +230,8 @@ pub struct Listener {
     pub store: Option<PathBuf>,
     /// The name whose certificate is served when none fits; without it, the first certificate.
     pub default_certificate: Option<String>,
+    /// Whether names without a certificate are told to whoever obtains certificates.
+    pub on_demand: bool,
     /// TLS versions, groups, ALPN and what happens to unknown names; not yet whose certificates
     /// clients are asked for, which takes files.
     pub policy: Policy,

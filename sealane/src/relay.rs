@@ -2,6 +2,7 @@
 //! in TLS, and back.
 
 mod admission;
+mod asked_names;
 mod client_limits;
 mod clients;
 mod listener_counters;
@@ -22,7 +23,7 @@ use sealane_engine::client_certificates::{ClientStanding, Distrust};
 use sealane_engine::policy::ClientCertificates;
 use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
-use sealane_lanes::generation::Generation;
+use sealane_lanes::generation::{Generation, Listener, Speech};
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
 use sealane_lanes::orders::{Order, Seen};
@@ -41,6 +42,7 @@ use relayed::Stage;
 use turn::RelayTurn;
 
 pub use admission::Admission;
+pub use asked_names::{NameKind, NotedName, NotedNames};
 pub(crate) use client_limits::CLIENT_TABLE_BYTES;
 pub use listener_counters::{LaneListenerCounters, ListenerCounters};
 pub use orders::{Attendant, LaneDesk, LaneOrder, Listed, OpenConnection, Wanted};
@@ -137,6 +139,7 @@ impl Service for Relay {
     type Settings = RelaySettings;
 
     fn prepare(&mut self, generation: &Generation<RelaySettings>, clock: &Arc<LaneClock>) -> bool {
+        self.attendant.names.is_on = generation.listeners.iter().any(has_on_demand);
         self.visitors.prepare(generation.listeners.iter().map(|each| &*each.settings.admission));
         self.clients.prepare(generation, clock).is_ok()
     }
@@ -187,6 +190,10 @@ impl Service for Relay {
             }
             (_, Spoken::Relay | Spoken::Tls) => Preamble::through(0),
         }
+    }
+
+    fn asked_for(&mut self, server_name: &str, has_own: bool) {
+        self.attendant.names.note(server_name, has_own);
     }
 
     fn wants_ja4(&self) -> bool {
@@ -364,6 +371,17 @@ impl Service for Relay {
             });
         }
     }
+}
+
+fn has_on_demand(listener: &Listener<RelaySettings>) -> bool {
+    let own = match &listener.speech {
+        Speech::Plain | Speech::Sealed => None,
+        Speech::Tls(context) => Some(context),
+    };
+    let named = listener.named.iter().filter_map(|named| named.context.as_ref());
+    own.into_iter()
+        .chain(named)
+        .any(|context| context.store.as_ref().is_some_and(|store| store.on_demand))
 }
 
 /// Why a certificate that was only asked for is not believed; one that is required is.

@@ -3,17 +3,19 @@
 use std::time::SystemTime;
 
 use sealane_renewal::{
-    self as renewal, AuthorityId, CertificateId, Held, Limits, Schedule, UnixSeconds,
+    self as renewal, AuthorityId, CertificateId, Held, Limits, Rate, Schedule, UnixSeconds,
 };
 
 use sealane_store::Listed;
 
-use crate::ledger::{Ledger, LedgerError, OrderEntry};
+use crate::ledger::{DemandEntry, Ledger, LedgerError, OrderEntry};
 use crate::settings::{Settings, WantedCertificate};
 
 /// What settings ask for, with what the store has of it.
 pub(super) struct Plan {
     pub(super) certificates: Vec<(WantedCertificate, Option<Held>)>,
+    /// Names on demand, with what the store has for each.
+    pub(super) demands: Vec<(DemandEntry, Option<Held>)>,
     pub(super) orders: Vec<(CertificateId, OrderEntry)>,
 }
 
@@ -28,7 +30,14 @@ impl Plan {
             let held = ledger.held(&wanted.names)?.map(|held| held_of(settings, &held));
             certificates.push((wanted.clone(), held));
         }
-        Ok(Self { certificates, orders: ledger.orders()? })
+        let mut demands = Vec::new();
+        // Without on_demand they are left alone until they run out, or it is there again.
+        let entries = if settings.on_demand.is_some() { ledger.demands()? } else { Vec::new() };
+        for entry in entries {
+            let held = ledger.held(std::slice::from_ref(&entry.name))?;
+            demands.push((entry, held.map(|held| held_of(settings, &held))));
+        }
+        Ok(Self { certificates, demands, orders: ledger.orders()? })
     }
 }
 
@@ -64,7 +73,13 @@ pub(super) fn schedule_of(settings: &Settings) -> Schedule {
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seed = seed.map_or(0, |since| since.as_nanos()) ^ u128::from(std::process::id());
     let seed = u64::try_from(seed & u128::from(u64::MAX)).unwrap_or_default();
-    Schedule::new(renewal::Settings::new(authorities.collect()), seed)
+    let mut told = renewal::Settings::new(authorities.collect());
+    if let Some(on_demand) = &settings.on_demand {
+        let (count, period) = on_demand.rate;
+        told.on_demand.rate = Rate::new(count, period.as_secs());
+        told.on_demand.waiting_max = on_demand.waiting_max;
+    }
+    Schedule::new(told, seed)
 }
 
 /// A time as a certificate has it.

@@ -12,16 +12,16 @@ use super::*;
 use crate::certificate;
 use crate::settings::KeyKind;
 
-const DIRECTORY: &str = "https://127.0.0.1:1/dir";
+pub(super) const DIRECTORY: &str = "https://127.0.0.1:1/dir";
 
 /// A folder with a store, and agents on it that reach nobody.
-struct Home {
+pub(super) struct Home {
     folder: TempDir,
     store: Arc<KeyedStore>,
 }
 
 impl Home {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         create_key_file(&folder.path().join("key")).unwrap();
         let keys = sealing_keys(&KeySource::File(folder.path().join("key"))).unwrap();
@@ -30,31 +30,40 @@ impl Home {
         Self { folder, store }
     }
 
-    fn settings(&self, directory: &str, names: &[&str]) -> Settings {
+    pub(super) fn settings(&self, directory: &str, names: &[&str]) -> Settings {
+        self.settings_with(directory, names, "")
+    }
+
+    /// The same, with more tables.
+    pub(super) fn settings_with(&self, directory: &str, names: &[&str], more: &str) -> Settings {
         let certificates: String = names
             .iter()
             .map(|name| format!("[[certificate]]\nnames = [\"{name}\"]\nchallenge = \"http-01\"\n"))
             .collect();
         let text = format!(
             "store = \"store\"\nstore_key = {{ file = \"key\" }}\n[[authority]]\n\
-             directory = \"{directory}\"\nagree_to_terms = true\n{certificates}"
+             directory = \"{directory}\"\nagree_to_terms = true\n{certificates}{more}"
         );
         let file: &Path = &self.folder.path().join("agent.toml");
         Settings::parse(file, &text).map_err(|mistakes| mistakes.to_string()).unwrap()
     }
 
     fn agent(&self, names: &[&str]) -> Agent {
+        self.agent_with(self.settings(DIRECTORY, names))
+    }
+
+    pub(super) fn agent_with(&self, settings: Settings) -> Agent {
         let keys = sealing_keys(&KeySource::File(self.folder.path().join("key"))).unwrap();
-        Agent::new(self.settings(DIRECTORY, names), Arc::clone(&self.store), keys).unwrap()
+        Agent::new(settings, Arc::clone(&self.store), keys).unwrap()
     }
 }
 
-fn in_tasks<T>(test: impl Future<Output = T>) -> T {
+pub(super) fn in_tasks<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, test)
 }
 
-fn id(name: &str) -> CertificateId {
+pub(super) fn id(name: &str) -> CertificateId {
     id_of(&[name.to_owned()])
 }
 

@@ -27,7 +27,15 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
         let read = |value: Value<'_>| value.table(|table| authority(table, &mut directories));
         value.list(AUTHORITIES_MAX, read)
     });
-    let certificates = top.required("certificate", "[[certificate]] with names and a challenge");
+    let on_demand = top.value("on_demand");
+    let certificates = match &on_demand {
+        // Who lists none has them on demand.
+        Some(_) => top.value("certificate"),
+        None => top.required("certificate", "[[certificate]] with names and a challenge"),
+    };
+    let has_none = on_demand.is_some() && certificates.is_none();
+    let on_demand = on_demand
+        .map(|value| value.table(|table| super::on_demand::on_demand(table, &value.clone())));
     let certificates = certificates.and_then(|value| {
         let mut sets = HashMap::new();
         let read = |value: Value<'_>| {
@@ -38,6 +46,7 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
     });
     let fleet = top.table("fleet", super::fleet::fleet);
     let (mut each, mut lists) = (Vec::new(), Vec::new());
+    let certificates = if has_none { Some(Vec::new()) } else { certificates };
     for issued in certificates? {
         match issued {
             Issued::One(certificate) => each.push(certificate),
@@ -49,6 +58,7 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
         certificates: each,
         fleet,
         lists,
+        on_demand: on_demand.map_or(Some(None), |read| read.map(Some))?,
         store: store?,
         store_key: key?,
     })
@@ -129,7 +139,7 @@ fn certificate(
 }
 
 /// How names are shown, among which these are wildcards.
-fn challenge(table: &mut Table<'_>, wildcards: &[Value<'_>]) -> Option<Challenge> {
+pub(super) fn challenge(table: &mut Table<'_>, wildcards: &[Value<'_>]) -> Option<Challenge> {
     let command = table.value("dns_command");
     let is_dns = table
         .required("challenge", "challenge = \"http-01\", \"tls-alpn-01\" or \"dns-01\"")
@@ -232,7 +242,7 @@ const AUTHORITIES_MAX: usize = 8;
 /// Tables of certificates of one file.
 const CERTIFICATES_MAX: usize = 100_000;
 /// Words of a command.
-const COMMAND_WORDS_MAX: usize = 64;
+pub(super) const COMMAND_WORDS_MAX: usize = 64;
 /// URLs that a CA may write to.
 const CONTACTS_MAX: usize = 8;
 /// Sources of roots for one CA.

@@ -59,6 +59,22 @@ fn the_example_is_in_order_and_says_every_key() {
     let fleet = settings.fleet.as_ref().unwrap();
     assert!(fleet.etcd.identity.is_some() && fleet.etcd.login.is_some(), "{fleet:?}");
     assert_eq!((fleet.etcd.endpoints.len(), fleet.machine.as_str()), (3, "edge-1"));
+    let on_demand = OnDemandSettings {
+        admin: vec!["/run/sealane/admin.sock".into()],
+        challenge: Challenge::TlsAlpn01,
+        permission: Permission::Service {
+            roots: vec![RootSource::System],
+            url: "http://127.0.0.1:5555/ask".into(),
+        },
+        rate: (10, Duration::from_secs(60)),
+        waiting_max: 100,
+    };
+    assert_eq!(settings.on_demand.as_ref(), Some(&on_demand));
+    // What is written there are the defaults, and with it nothing need be listed.
+    let from = GOOD.find("[[certificate]]").unwrap();
+    let least = "[on_demand]\nask = \"http://127.0.0.1:5555/ask\"\nchallenge = \"tls-alpn-01\"\n";
+    let settings = parse(&(GOOD[..from].to_owned() + least)).unwrap();
+    assert_eq!((settings.on_demand, settings.certificates), (Some(on_demand), Vec::new()));
 }
 
 #[test]
@@ -66,6 +82,8 @@ fn mistakes_are_told_all_at_once_with_place_and_remedy() {
     let without = |line: &str| GOOD.replace(line, "");
     let with = |more: &str| format!("{GOOD}{more}\n");
     let again = "[[certificate]]\nnames = [\"b.test\", \"a.test\"]\nchallenge = \"http-01\"";
+    let demand = |more: &str| with(&format!("[on_demand]\nchallenge = \"http-01\"\n{more}"));
+    let asked = |more: &str| demand(&format!("ask = \"http://[::1]/ask\"\n{more}"));
     let account = "[[authority]]\ndirectory = \"https://b.test/\"\nagree_to_terms = true\n";
     for (text, expected) in [
         (String::new(), "/e/agent.toml:1:1: store: is missing; add store = "),
@@ -92,11 +110,26 @@ fn mistakes_are_told_all_at_once_with_place_and_remedy() {
         (with(&format!("{account}contact = [\"me\"]")), "write it with mailto:"),
         (with(&format!("{account}key = \"p521\"")), "\"p521\" is not a choice"),
         (with(&format!("{account}external_account = {{ kid = \"k\" }}")), "key_file: is missing"),
+        (
+            demand(""),
+            "/e/agent.toml:9:1: on_demand: without ask, whoever connects with any name orders a \
+             certificate; name the service that knows your names",
+        ),
+        (asked("rate = \"ten\""), "12:8: on_demand.rate: \"ten\" is no number from 1 to 10000"),
+        (asked("waiting = 0"), "12:11: on_demand.waiting: "),
+        (asked("ask_command = [\"x\"]"), "on_demand.ask: has no place beside ask_command"),
+        (asked("wait = \"1s\""), "on_demand.wait: is not a known key"),
+        (demand("ask_command = []"), "on_demand.ask_command: the list is empty"),
+        (demand("ask = \"http://10.0.0.1/ask\""), "would be believed in clear"),
+        (demand("ask = \"ask.example.com\""), "on_demand.ask: \"ask.example.com\" is not the URL"),
+        (with("[on_demand]"), "on_demand.challenge: is missing"),
         (GOOD.replace("{ file", "{ fiel"), "store_key.fiel: is not a known key"),
     ] {
         let said = parse(&text).unwrap_err();
         assert!(said.contains(expected), "{expected:?} is not in {said:?}");
     }
+    let said = parse(&demand("rate = 1\nwaiting = 0\nadmin = 7")).unwrap_err();
+    assert_eq!(said.lines().filter(|line| line.contains(" on_demand")).count(), 4, "{said}");
     let many: Vec<String> = (0..=NAMES_MAX).map(|n| format!("\"n{n}.test\"")).collect();
     let text = GOOD.replace("\"b.test\"", &many.join(","));
     assert!(parse(&text).unwrap_err().contains("the list has 102 elements; write at most 100"));

@@ -15,5 +15,6 @@ mod failures;
 mod harness;
 mod killed;
 mod many;
+mod on_demand;
 mod orders;
 mod served;

@@ -100,12 +100,12 @@ fn both_challenges_are_answered_by_a_running_serve_which_serves_what_comes_of_th
 }
 
 /// The program that serves, as it was built beside the agent.
-fn sealane() -> Option<PathBuf> {
+pub fn sealane() -> Option<PathBuf> {
     required(Path::new(BINARY).with_file_name("sealane"))
 }
 
 /// The names in the certificate that is shown to whoever asks for `name`.
-fn served_names(address: SocketAddr, name: &str) -> Vec<String> {
+pub fn served_names(address: SocketAddr, name: &str) -> Vec<String> {
     let provider = lane_provider(ProviderChoice::Auto, &Group::ALL).unwrap().crypto;
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()

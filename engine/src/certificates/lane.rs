@@ -289,8 +289,8 @@ impl LaneResolver {
         keys: Rc<RefCell<LaneKeys>>,
         schemes: Option<SchemeSet>,
     ) -> Self {
-        let (is_current, looked_up) = (Cell::new(true), Cell::new(None));
-        let lane = Lane { is_current, keys, looked_up, provider, schemes, served };
+        let (has_own, is_current, looked_up) = (Cell::default(), Cell::new(true), Cell::default());
+        let lane = Lane { has_own, is_current, keys, looked_up, provider, schemes, served };
         Self { lane: Fragile::new(lane) }
     }
 
@@ -301,6 +301,12 @@ impl LaneResolver {
     /// Only the store can tell, and it cannot be read.
     pub(crate) fn covers(&self, server_name: Option<&str>) -> Result<bool, StoreFailure> {
         self.lane.try_get().map_or(Ok(false), |lane| lane.covers(server_name))
+    }
+
+    /// Whether the name of the last hello has a certificate of its own; none if that is not to be
+    /// found out, or could not be.
+    pub(crate) fn has_own(&self) -> Option<bool> {
+        self.lane.try_get().ok().filter(|lane| lane.served.on_demand())?.has_own.take()
     }
 
     /// Whether what it serves is what the lane serves now. If not, nothing that it decodes is kept.
@@ -324,6 +330,8 @@ impl fmt::Debug for LaneResolver {
 }
 
 struct Lane {
+    /// Whether the name of the hello that was admitted last, or refused, has a certificate.
+    has_own: Cell<Option<bool>>,
     is_current: Cell<bool>,
     keys: Rc<RefCell<LaneKeys>>,
     /// By the hello that was admitted last.
@@ -344,13 +352,16 @@ struct LookedUp {
 impl Lane {
     fn covers(&self, server_name: Option<&str>) -> Result<bool, StoreFailure> {
         self.looked_up.set(None);
+        self.has_own.set(None);
         if self.served.covers_all() {
             return Ok(true);
         }
         let view = self.served.view();
         // Without its store a listener serves its files.
         let readable = view.as_ref().ok().and_then(|view| view.as_deref());
-        let found = self.served.find(server_name, readable)?;
+        let (found, has_own) = self.served.find_or_default(server_name, readable)?;
+        // Of a store that cannot be read nobody knows what is in it.
+        self.has_own.set(view.is_ok().then_some(has_own));
         let is_covered = !matches!(found, Found::Nothing);
         let (name, version) =
             (server_name.and_then(AskedName::new), readable.map(StoreView::version));

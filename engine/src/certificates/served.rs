@@ -28,6 +28,15 @@ impl Served {
         server_name: Option<&str>,
         view: Option<&dyn StoreView>,
     ) -> Result<Found, StoreFailure> {
+        self.find_or_default(server_name, view).map(|(found, _)| found)
+    }
+
+    /// The same, and whether it is a certificate for that name.
+    pub(super) fn find_or_default(
+        &self,
+        server_name: Option<&str>,
+        view: Option<&dyn StoreView>,
+    ) -> Result<(Found, bool), StoreFailure> {
         #[cfg(test)]
         LOOKED_UP.set(LOOKED_UP.get() + 1);
         let found = match server_name.and_then(AskedName::new) {
@@ -35,8 +44,9 @@ impl Served {
             None => Found::Nothing,
         };
         match (found, self.unknown_names) {
-            (Found::Nothing, UnknownNames::ServeDefault) => self.find_default(view),
-            (found, _) => Ok(found),
+            (Found::Nothing, UnknownNames::ServeDefault) => Ok((self.find_default(view)?, false)),
+            (Found::Nothing, UnknownNames::Refuse) => Ok((Found::Nothing, false)),
+            (found, _) => Ok((found, true)),
         }
     }
 
@@ -56,10 +66,16 @@ impl Served {
         })
     }
 
-    /// Whether every client is served, whatever it asks for, by files.
+    /// Whether every client is served, whatever it asks for, by files, and nobody wants to know
+    /// more.
     pub(super) fn covers_all(&self) -> bool {
         let has_default = !self.index.default_certificates().is_empty();
-        self.unknown_names == UnknownNames::ServeDefault && has_default
+        self.unknown_names == UnknownNames::ServeDefault && has_default && !self.on_demand()
+    }
+
+    /// Whether it is to be found out which names have a certificate.
+    pub(super) fn on_demand(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.on_demand)
     }
 
     /// The store as it is now.

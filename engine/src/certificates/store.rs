@@ -131,6 +131,11 @@ pub struct ListenerStore {
     pub certificates: Arc<dyn CertificateStore>,
     /// The name whose certificate stands in for names that nothing covers, if there is one.
     pub default_name: Option<Box<str>>,
+    /// Whether lanes find out which names that clients ask for have a certificate, for whoever
+    /// obtains certificates on demand: [`LaneContext::has_own`].
+    ///
+    /// [`LaneContext::has_own`]: crate::context::LaneContext::has_own
+    pub on_demand: bool,
 }
 
 impl ListenerStore {

@@ -9,12 +9,14 @@ mod backends;
 mod certificates;
 mod connections;
 mod lanes;
+mod names;
 mod reload;
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use crate::http::{Answer, Method, Query, Request, Response, Status};
+use crate::relay::NameKind;
 
 use super::SharedState;
 
@@ -48,6 +50,8 @@ pub(super) fn answer(request: &Request<'_>, orders: &Orders) -> Option<Answer> {
         }
         "/connections" => (Method::Get, connections::list),
         "/connections/close" => (Method::Post, connections::close),
+        "/names/served" => (Method::Post, |orders, _| names::take(orders, NameKind::Served)),
+        "/names/wanted" => (Method::Post, |orders, _| names::take(orders, NameKind::Wanted)),
         "/reload" => (Method::Post, |orders, _| reload::carry_out(orders)),
         _ => return None,
     };

@@ -39,6 +39,7 @@ fn the_least_that_can_be_written() {
             certificates: vec![CertificateSource::Path("/etc/sealane/certs".into())],
             store: None,
             default_certificate: None,
+            on_demand: false,
             policy: Policy::default(),
             clients: None,
             destination: Destination {

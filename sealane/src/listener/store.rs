@@ -35,7 +35,8 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         survey.certificates.as_ref().is_some_and(|index| !index.default_certificates().is_empty());
     let default_name = listener.default_certificate.as_deref().filter(|_| !in_files);
     let certificates = Arc::<KeyedStore>::clone(&keyed);
-    let store = ListenerStore { certificates, default_name: default_name.map(Box::from) };
+    let (default_name, on_demand) = (default_name.map(Box::from), listener.on_demand);
+    let store = ListenerStore { certificates, default_name, on_demand };
     match store.certificates.inventory(EXPIRIES_SHOWN_MAX) {
         Ok(inventory) => {
             survey.warn(warnings(path, &store, &inventory, reading.around.now));

@@ -1,4 +1,5 @@
-//! What an operator orders of a lane: backends drained and put back, connections listed and closed.
+//! What an operator orders of a lane: backends drained and put back, connections listed and closed,
+//! names told that clients asked for.
 //!
 //! [`LaneDesk`] is the end of whoever orders, [`Attendant`] the lane's. An order goes through a
 //! queue of its own, and the lane's mailbox wakes the lane; nothing of it is on the path of a byte.
@@ -18,6 +19,7 @@ use crate::backends::{BackendCounters, RelaySettings};
 use crate::connection_number::{ConnectionNumber, NumberGiver};
 
 use super::Relayed;
+use super::asked_names::{AskedNames, NameKind, NotedNames};
 
 /// Where orders to a lane are given.
 #[derive(Clone)]
@@ -79,6 +81,13 @@ pub enum LaneOrder {
         /// What was found.
         listed: Sender<(usize, Listed)>,
     },
+    /// Tells names that clients asked for since the last such order.
+    Names {
+        /// Which ones.
+        kind: NameKind,
+        /// What was noted; none if no listener has `on_demand`.
+        told: Sender<(usize, Option<NotedNames>)>,
+    },
 }
 
 /// Which connections are listed.
@@ -133,6 +142,7 @@ pub struct Attendant {
     giver: NumberGiver,
     closing: Option<(ConnectionId, Sender<(usize, bool)>)>,
     listing: Option<Listing>,
+    pub(super) names: AskedNames,
 }
 
 /// A list that is being made.
@@ -149,7 +159,8 @@ impl Attendant {
     pub fn new(giver: NumberGiver) -> (Self, OrderSender) {
         let ((sender, orders), are_there) = (channel(), Arc::<Flag>::default());
         let sender = OrderSender { orders: sender, are_there: Arc::clone(&are_there) };
-        (Self { orders, are_there, giver, closing: None, listing: None }, sender)
+        let names = AskedNames::default();
+        (Self { orders, are_there, giver, closing: None, listing: None, names }, sender)
     }
 
     /// What the lane is to do.
@@ -182,6 +193,10 @@ impl Attendant {
                     self.listing =
                         Some(Listing { wanted, listed: Listed::default(), tell, next: 0 });
                     return Some(Order::Visit(0));
+                }
+                LaneOrder::Names { kind, told } => {
+                    let noted = self.names.take(kind);
+                    self.tell(&told, noted);
                 }
             }
         }

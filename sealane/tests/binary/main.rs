@@ -10,6 +10,7 @@
 
 mod acme;
 mod admin_page;
+mod asked_names;
 mod backend_checks;
 mod backend_tls;
 mod backends;

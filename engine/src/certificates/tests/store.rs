@@ -124,7 +124,7 @@ impl TestLane {
         let default_name = default_name.map(Box::from);
         let served = Served {
             index: Arc::new(files),
-            store: Some(ListenerStore { certificates, default_name }),
+            store: Some(ListenerStore { certificates, default_name, on_demand: false }),
             unknown_names: if refuse { UnknownNames::Refuse } else { UnknownNames::ServeDefault },
         };
         let keys = Rc::new(RefCell::new(LaneKeys::new(NonZeroUsize::new(8).unwrap())));
@@ -179,6 +179,28 @@ fn exact_names_go_before_wildcards_and_files_before_the_store() {
     assert_eq!(lane.leaf("other.b.test"), file_b);
     assert_eq!(lane.leaf("x.c.test"), leaf(&wild));
     assert_eq!(lane.leaf("c.test"), None);
+}
+
+#[test]
+fn whether_a_name_has_a_certificate_is_told_of_stores_that_are_filled_on_demand() {
+    let files = || index(&[&pem_p256(&["a.test"])]);
+    let lane = TestLane::new(files(), None, false);
+    lane.leaf("a.test");
+    assert_eq!(lane.resolver.has_own(), None, "nobody wants to know");
+
+    let mut lane = TestLane::new(files(), None, false);
+    lane.served.store.as_mut().unwrap().on_demand = true;
+    let keys = Rc::clone(&lane.keys);
+    lane.resolver = LaneResolver::new(lane.served.clone(), provider(), keys, None);
+    lane.store.set("b.test", Some(one(&["b.test"])));
+    for (name, has_own) in [("a.test", true), ("b.test", true), ("c.test", false)] {
+        assert!(lane.leaf(name).is_some(), "the first file's stands in");
+        assert_eq!(lane.resolver.has_own(), Some(has_own), "{name}");
+        assert_eq!(lane.resolver.has_own(), None, "it is told once");
+    }
+    lane.store.0.get().is_broken.set(true);
+    assert!(lane.leaf("b.test").is_some());
+    assert_eq!(lane.resolver.has_own(), None, "nobody knows what the store has");
 }
 
 #[test]

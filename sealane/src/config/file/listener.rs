@@ -120,6 +120,7 @@ fn listener(
         addresses: addresses?,
         socket_mode: socket_mode.unwrap_or(Some(SOCKET_MODE_DEFAULT))?,
         certificates,
+        on_demand: on_demand(table, served.is_some()),
         store: served.or(answering.flatten()),
         default_certificate: default_name,
         policy,
@@ -308,8 +309,21 @@ fn listener_name(text: &str) -> Result<String, Problem> {
     ))
 }
 
-const UNUSED_WHERE_PASSED_ON: [&str; 4] =
-    ["alpn", "certificates", "default_certificate", "unknown_names"];
+/// Certificates on demand come by a store.
+fn on_demand(table: &mut Table<'_>, has_store: bool) -> bool {
+    let Some(written) = table.value("on_demand") else { return false };
+    let on_demand = written.boolean().unwrap_or(false);
+    if on_demand && !has_store {
+        written.wrong(Problem::new(
+            "means nothing without a certificate store, by which such certificates come",
+            "write certificates = [\"store:PATH\"] too, or remove it",
+        ));
+    }
+    on_demand
+}
+
+const UNUSED_WHERE_PASSED_ON: [&str; 5] =
+    ["alpn", "certificates", "default_certificate", "on_demand", "unknown_names"];
 /// Files and directories with certificates of one listener.
 const SOURCES_MAX: usize = 10_000;
 const RESOLVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);

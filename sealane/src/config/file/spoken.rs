@@ -99,11 +99,12 @@ fn refuse_tls(table: &mut Table<'_>, remedy: &str) {
 }
 
 /// Keys of a listener, beside [`HANDSHAKE_KEYS`].
-const TLS_KEYS: [&str; 7] = [
+const TLS_KEYS: [&str; 8] = [
     "alpn",
     "certificates",
     "clients",
     "default_certificate",
+    "on_demand",
     "passthrough",
     "route",
     "unknown_names",

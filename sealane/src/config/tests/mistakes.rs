@@ -194,6 +194,7 @@ fn contradictions() {
         (with("[limits]\nlisteners = 1") + LISTENER, "the list has 2 elements; write at most 1"),
         (listener(LISTENER), "already the address of the listener in line 1"),
         (listener("addresses = [\"127.0.0.1:1\"]"), "both address and addresses"),
+        (listener("on_demand = true"), "on_demand: means nothing without a certificate store"),
         (
             listener("default_certificate = \"a.example\"\nunknown_names = \"refuse\""),
             "never served where unknown names are refused",

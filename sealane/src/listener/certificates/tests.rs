@@ -21,6 +21,7 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
             .collect(),
         store: store.map(PathBuf::from),
         default_certificate: default.map(str::to_owned),
+        on_demand: false,
         policy: Policy::default(),
         clients: None,
         destination: Destination {

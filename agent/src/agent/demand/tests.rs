@@ -1,0 +1,103 @@
+//! What is asked, remembered and forgotten of names on demand.
+
+use sealane_renewal::{Action, AuthorityId};
+
+use super::super::tests::{DIRECTORY, Home, id, in_tasks};
+use super::*;
+use crate::certificate;
+use crate::failure::Failed;
+use crate::settings::{KeyKind, Settings};
+
+/// Settings with a certificate for `a.test` and `b.test`, and a service that nobody is.
+fn settings(home: &Home) -> Settings {
+    let on_demand =
+        "[on_demand]\nask_command = [\"false\"]\nchallenge = \"http-01\"\nadmin = [\"none\"]\n";
+    home.settings_with(DIRECTORY, &["a.test\", \"b.test"], on_demand)
+}
+
+fn asked(name: &str) -> Asked {
+    Asked { served: Vec::new(), wanted: vec![name.to_owned()] }
+}
+
+fn allow(agent: &mut Agent, name: &str) {
+    let allowed = Outcome::Permission { is_given: true };
+    agent.note_asked(&asked(name));
+    let action = agent.schedule.next(now());
+    let Some(Action::AskPermission { ticket, id, name }) = action else { panic!("{action:?}") };
+    agent.note_permission(id, name, &allowed);
+    agent.schedule.happened(now(), ticket, allowed);
+}
+
+#[test]
+fn a_name_that_comes_in_another_certificate_is_not_asked_about() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent_with(settings(&home));
+        agent.note_asked(&asked("b.test"));
+        agent.note_asked(&asked("c.test"));
+        agent.begin();
+        let demand = |agent: &mut Agent, name| agent.schedule.on_demand(now(), id(name), name);
+        assert!(matches!(demand(&mut agent, "b.test"), Demand::Refused { .. }));
+        assert_eq!(demand(&mut agent, "c.test"), Demand::UnderWay);
+    });
+}
+
+#[test]
+fn an_order_goes_on_after_a_restart_and_a_name_that_fails_is_forgotten() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent_with(settings(&home));
+        for name in ["c.test", "d.test"] {
+            allow(&mut agent, name);
+            assert!(agent.is_still_demanded(id(name)));
+        }
+        let wanted = agent.wanted(id("c.test"), AuthorityId(0), false).unwrap();
+        let entry = OrderEntry {
+            answers: Vec::new(),
+            directory: DIRECTORY.into(),
+            key: certificate::new_key(KeyKind::P256).unwrap(),
+            names: wanted.names.clone(),
+            records: Vec::new(),
+            url: None,
+        };
+        agent.ledger.keep_order(wanted.id, &entry, Vec::new()).unwrap();
+        drop(agent);
+
+        let mut agent = home.agent_with(settings(&home));
+        assert_eq!(agent.resumed, [id("c.test")]);
+        let known: Vec<_> = agent.ledger.demands().unwrap();
+        let known: Vec<_> = known.iter().map(|entry| &*entry.name).collect();
+        assert_eq!(known, ["c.test"], "nothing had come of the other");
+        assert_eq!(agent.certificate_count(), 2);
+        let actions = std::iter::from_fn(|| agent.schedule.next(now()));
+        let ticket = actions.filter_map(|action| match action {
+            Action::Order { ticket, id: ordered, .. } => {
+                (ordered == id("c.test")).then_some(ticket)
+            }
+            _ => None,
+        });
+        let ticket = ticket.last();
+        let mut failed = Failed::later("its validation failed");
+        failed.failure = Failure::Validation { names: Vec::new() };
+        agent.note_failed(&wanted, &failed, ticket);
+        assert_eq!(agent.certificate_count(), 1);
+        assert!(agent.ledger.demands().unwrap().is_empty());
+        assert!(agent.ledger.order(wanted.id).unwrap().is_none());
+    });
+}
+
+#[test]
+fn without_on_demand_nobody_looks_after_such_names_until_it_is_there_again() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent_with(settings(&home));
+        allow(&mut agent, "c.test");
+        assert!(agent.is_still_demanded(id("c.test")));
+        assert_eq!(agent.certificate_count(), 2);
+        agent.reload(settings(&home)).unwrap();
+        assert_eq!(agent.certificate_count(), 2, "the same again");
+        agent.reload(home.settings(DIRECTORY, &["a.test"])).unwrap();
+        assert_eq!((agent.certificate_count(), agent.schedule.len()), (1, 1));
+        assert_eq!(agent.ledger.demands().unwrap().len(), 1);
+    });
+}

@@ -1,0 +1,170 @@
+//! Names that clients ask for, from the admin sockets of those who serve: [`listen`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use sealane_operator::{Priority, say, say_at, value};
+use serde::Deserialize;
+use tokio::net::UnixStream;
+use tokio::task::{JoinHandle, spawn_local};
+
+/// Names that clients have asked for since the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// Those with a certificate.
+    pub(crate) served: Vec<String>,
+    /// Those without one, what was asked for most often first.
+    pub(crate) wanted: Vec<String>,
+}
+
+/// Takes the names from one socket, again and again, and tells them. That nobody is there is said
+/// once, and that somebody is there again.
+pub(crate) async fn listen(socket: PathBuf, tell: impl Fn(Asked)) {
+    let mut failed: Option<String> = None;
+    let mut served_at: Option<Instant> = None;
+    loop {
+        let with_served = served_at.is_none_or(|at| at.elapsed() >= SERVED_INTERVAL);
+        match take(&socket, with_served).await {
+            Ok(asked) => {
+                if failed.take().is_some() {
+                    say(&format!("on_demand: {}: names are told again", socket.display()));
+                }
+                if with_served {
+                    served_at = Some(Instant::now());
+                }
+                tell(asked);
+            }
+            Err(error) => {
+                let text = format!("on_demand: {}: {error}", socket.display());
+                if failed.as_ref() != Some(&text) {
+                    say_at(Priority::Warning, &text);
+                    failed = Some(text);
+                }
+            }
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+async fn take(socket: &Path, with_served: bool) -> Result<Asked, ListenError> {
+    let wanted = noted(socket, "/names/wanted").await?;
+    let served = if with_served { noted(socket, "/names/served").await? } else { Vec::new() };
+    let name = |noted: Noted| value::host_name(&noted.name).ok();
+    let name = |noted| name(noted).filter(|name| !name.starts_with('*'));
+    Ok(Asked { served: served.into_iter().filter_map(name).collect(), wanted: ordered(wanted) })
+}
+
+/// What is asked for most often first; who is before whom among others, nobody can choose.
+fn ordered(mut wanted: Vec<Noted>) -> Vec<String> {
+    fastrand::shuffle(&mut wanted);
+    wanted.sort_by_key(|noted| std::cmp::Reverse(noted.asked));
+    let names = wanted.into_iter().filter_map(|noted| value::host_name(&noted.name).ok());
+    names.filter(|name| !name.starts_with('*')).collect()
+}
+
+async fn noted(socket: &Path, path: &str) -> Result<Vec<Noted>, ListenError> {
+    let whole = async {
+        let stream = UnixStream::connect(socket).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // What it has to say is said of the request.
+        let _driven = Task::begin(async move { drop(connection.await) });
+        let request = Request::builder().method(Method::POST).uri(path).header(HOST, "localhost");
+        let request = request.body(Empty::<Bytes>::new())?;
+        let (parts, body) = sender.send_request(request).await?.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| ListenError::Body(error.to_string()))?.to_bytes();
+        if parts.status != StatusCode::OK {
+            let text = String::from_utf8_lossy(&body).trim().to_owned();
+            return Err(ListenError::Refused { status: parts.status, text });
+        }
+        Ok(serde_json::from_slice::<Told>(&body)?.names)
+    };
+    tokio::time::timeout(TIMEOUT, whole).await.map_err(|_| ListenError::Silent)?
+}
+
+/// A task that ends when this is dropped.
+pub(crate) struct Task(JoinHandle<()>);
+
+impl Task {
+    /// Begins it.
+    pub(crate) fn begin(task: impl Future<Output = ()> + 'static) -> Self {
+        Self(spawn_local(task))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[derive(Deserialize)]
+struct Told {
+    names: Vec<Noted>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Noted {
+    name: String,
+    asked: u32,
+}
+
+/// Why names are not told.
+#[derive(Debug, thiserror::Error)]
+enum ListenError {
+    /// The answer breaks off.
+    #[error("its answer broke off: {0}")]
+    Body(String),
+    /// The socket cannot be reached.
+    #[error("nobody serves there: {0}; name the admin socket of sealane serve in admin")]
+    Connect(#[from] io::Error),
+    /// Nobody speaks HTTP there.
+    #[error("no answer of an admin socket: {0}")]
+    Http(#[from] hyper::Error),
+    /// A fault of ours.
+    #[error("the request cannot be made: {0}; report it")]
+    Request(#[from] http::Error),
+    /// Whoever serves says no.
+    #[error("{status}: {text}")]
+    Refused { status: StatusCode, text: String },
+    /// No answer came.
+    #[error("no answer within {} s", TIMEOUT.as_secs())]
+    Silent,
+    /// The answer is of another version.
+    #[error("its answer is none of an admin socket: {0}; run both of the same version")]
+    Text(#[from] serde_json::Error),
+}
+
+/// Bytes of an answer: as many names as are told at a time.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// How often names without a certificate are asked for.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// How often names with a certificate are asked for.
+const SERVED_INTERVAL: Duration = Duration::from_secs(10);
+/// For how long an answer is waited for.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_often_comes_first_and_no_text_that_is_no_name() {
+        let noted = |name: &str, asked| Noted { name: name.into(), asked };
+        let names = ordered(vec![
+            noted("one.test", 1),
+            noted("*.test", 9),
+            noted("thrice.test", 3),
+            noted("no name", 7),
+            noted("twice.test", 2),
+        ]);
+        assert_eq!(names, ["thrice.test", "twice.test", "one.test"]);
+    }
+}
