@@ -27,6 +27,7 @@ mod fleet;
 mod http;
 mod ledger;
 mod order;
+mod push;
 mod renewal_info;
 pub mod run;
 pub mod settings;

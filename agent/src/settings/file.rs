@@ -21,14 +21,26 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
     let store = store.and_then(|value| value.path());
     let key = top.required("store_key", "[store_key] with file, credential or command");
     let key = key.and_then(|value| value.table(store_key));
-    let authorities = top.required("authority", "[[authority]] with the directory of a CA");
-    let authorities = authorities.and_then(|value| {
+    let push = top.value("push").map(|value| value.table(super::push::push));
+    // Whoever has certificates pushed may obtain none.
+    let is_pushed = push.is_some();
+    let mut some = |key, example| match is_pushed {
+        true => top.value(key),
+        false => top.required(key, example),
+    };
+    let authorities = some("authority", "[[authority]] with the directory of a CA");
+    let certificates = some("certificate", "[[certificate]] with names and a challenge");
+    if is_pushed && authorities.is_none() && certificates.is_some() {
+        top.required("authority", "[[authority]] with the directory of a CA");
+    }
+    let has_none = (authorities.is_none() && is_pushed).then(Vec::new);
+    let authorities = authorities.map_or(has_none, |value| {
         let mut directories = HashMap::new();
         let read = |value: Value<'_>| value.table(|table| authority(table, &mut directories));
         value.list(AUTHORITIES_MAX, read)
     });
-    let certificates = top.required("certificate", "[[certificate]] with names and a challenge");
-    let certificates = certificates.and_then(|value| {
+    let has_none = (certificates.is_none() && is_pushed).then(Vec::new);
+    let certificates = certificates.map_or(has_none, |value| {
         let mut sets = HashMap::new();
         let read = |value: Value<'_>| {
             let at = value.clone();
@@ -49,6 +61,7 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
         certificates: each,
         fleet,
         lists,
+        push: push.map_or(Some(None), |push| push.map(Some))?,
         store: store?,
         store_key: key?,
     })
