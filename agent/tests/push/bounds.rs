@@ -82,6 +82,8 @@ fn heads_that_are_too_slow_or_too_large_end_and_so_does_what_is_no_http() {
     let mut text = String::new();
     let _ = slow.read_to_string(&mut text);
     site.wait_until_said("\"slow.test\" (127.0.0.1:");
+    // That is for whoever takes its time with all else.
+    assert!(!site.said().contains("took too long"), "{}", site.said());
     let long = "Content-Length: 99999999999999";
     let said = site.curl(
         Some("slow.test"),

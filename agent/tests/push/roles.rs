@@ -66,6 +66,14 @@ fn each_role_does_what_it_may_with_its_names_and_is_told_why_not_more() {
     let said = get("uri", "a.other.example");
     assert_eq!(said.status, 403, "its common name is no name of it: {said:?}");
     assert!(said.body.contains("adds \"get\" to `may` of that role"), "{said:?}");
+    // What one role may, the other does not with its names.
+    site.issue("both", |params| {
+        let dns = SanType::DnsName("deployer.test".try_into().unwrap());
+        let uri = SanType::URI("spiffe://fleet.test/push".try_into().unwrap());
+        params.subject_alt_names = vec![dns, uri];
+    });
+    assert_eq!(get("both", "a.other.example").status, 403);
+    assert_eq!(get("both", "a.customer.example").status, 200);
     let delete = |client: &str, name: &str| {
         site.curl(Some(client), &["-X", "DELETE"], &format!("/certificates?name={name}"))
     };
