@@ -28,6 +28,7 @@ mod http;
 mod ledger;
 mod on_demand;
 mod order;
+mod push;
 mod renewal_info;
 pub mod run;
 pub mod settings;

@@ -22,6 +22,7 @@ use crate::agent::{Agent, now};
 use crate::args::{Arguments, Command, FleetCommand};
 use crate::etcd::Etcd;
 use crate::fleet;
+use crate::push::{Door, DoorError};
 use crate::settings::{FleetSettings, Settings};
 use crate::trust::client_config;
 
@@ -76,6 +77,7 @@ fn check(file: &Path) -> Result<(), End> {
     if !wrong.is_empty() {
         return Err(End::invalid(wrong.join("\n")));
     }
+    settings.push.as_ref().map_or(Ok(()), Door::check).map_err(End::invalid)?;
     let counted = settings.certificates.len();
     say(&format!("{}: in order, {counted} certificates", file.display()));
     Ok(())
@@ -151,6 +153,8 @@ fn serve(file: &Path) -> Result<(), End> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
     LocalSet::new().block_on(&runtime, async {
         let mut signals = Signals::caught().map_err(End::failed)?;
+        let door = settings.push.as_ref().map(|push| Door::open(push, Arc::clone(&store)));
+        let door = door.transpose().map_err(End::invalid)?;
         let mut agent = Agent::new(settings, store, keys).map_err(End::invalid)?;
         agent.share();
         say(&format!("looks after {} certificates", agent.certificate_count()));
@@ -161,18 +165,30 @@ fn serve(file: &Path) -> Result<(), End> {
                 heard = signals.next() => heard,
             };
             match heard {
-                Heard::End => return end(agent, signals).await,
-                Heard::Reload => reload(&mut agent, file),
+                Heard::End => return end(agent, door, signals).await,
+                Heard::Reload => reload(&mut agent, door.as_ref(), file),
             }
         }
     })
 }
 
-fn reload(agent: &mut Agent, file: &Path) {
+fn reload(agent: &mut Agent, door: Option<&Door>, file: &Path) {
     tell(&[NotifyState::Reloading]);
-    let reloaded = Settings::load(file)
-        .map_err(|mistakes| mistakes.to_string())
-        .and_then(|settings| agent.reload(settings));
+    let reloaded =
+        Settings::load(file).map_err(|mistakes| mistakes.to_string()).and_then(|settings| {
+            let pushed = match (door, &settings.push) {
+                (Some(door), Some(push)) => Some(door.reload(push)),
+                (None, None) => None,
+                _ => Some(Err(DoorError::Restart)),
+            };
+            let pushed = pushed.transpose().map_err(|error| error.to_string())?;
+            agent.reload(settings)?;
+            // Nothing has changed where something is wrong.
+            if let Some(apply) = pushed {
+                apply();
+            }
+            Ok(())
+        });
     match reloaded {
         Ok(()) => say(&format!("reloaded: looks after {} certificates", agent.certificate_count())),
         Err(text) => say_at(Priority::Error, &format!("not reloaded; what runs goes on: {text}")),
@@ -180,10 +196,18 @@ fn reload(agent: &mut Agent, file: &Path) {
     tell(&[NotifyState::Ready]);
 }
 
-async fn end(mut agent: Agent, mut signals: Signals) -> Result<(), End> {
+async fn end(mut agent: Agent, door: Option<Door>, mut signals: Signals) -> Result<(), End> {
     tell(&[NotifyState::Stopping]);
+    let all = async {
+        let door = async {
+            if let Some(door) = door {
+                door.close().await;
+            }
+        };
+        tokio::join!(agent.finish(), door);
+    };
     let finished = tokio::select! {
-        finished = tokio::time::timeout(END_TIMEOUT, agent.finish()) => finished.is_ok(),
+        finished = tokio::time::timeout(END_TIMEOUT, all) => finished.is_ok(),
         _ = signals.next() => false,
     };
     match finished {
@@ -229,7 +253,7 @@ fn open(settings: &Settings) -> Result<(Arc<KeyedStore>, SealingKeys), End> {
     let keys = keys.map_err(|error| End::invalid(format!("store_key: {error}")))?;
     refuse_rights_of_root(&settings.store)?;
     if settings.store.join(DATA_FILE).exists() {
-        examine_apart(&settings.store)?;
+        examine_apart(&settings.store).map_err(End::invalid)?;
     }
     let store = Store::open_or_create(&settings.store).map_err(End::invalid)?;
     let keyed = KeyedStore::new(Arc::new(store), keys.clone()).map_err(End::invalid)?;
@@ -252,22 +276,24 @@ fn refuse_rights_of_root(store: &Path) -> Result<(), End> {
 }
 
 /// Has another process read all of the store: a damaged one may end whoever maps it.
-fn examine_apart(store: &Path) -> Result<(), End> {
+///
+/// # Errors
+/// It is not in order, or that cannot be found out.
+pub(crate) fn examine_apart(store: &Path) -> Result<(), String> {
     let mut other = Program::new("/proc/self/exe");
     let other = other.arg("examine").arg(store).output();
-    let other = other.map_err(|error| {
-        End::failed(format!("{}: cannot be examined: {error}", store.display()))
-    })?;
+    let other =
+        other.map_err(|error| format!("{}: cannot be examined: {error}", store.display()))?;
     match (other.status.code(), String::from_utf8_lossy(&other.stderr).trim()) {
         (Some(0), _) => Ok(()),
         (Some(_), text) if !text.is_empty() => {
-            Err(End::invalid(text.trim_start_matches("sealane-agent: ")))
+            Err(text.trim_start_matches("sealane-agent: ").to_owned())
         }
-        _ => Err(End::invalid(format!(
+        _ => Err(format!(
             "{}: damaged: reading it ended a process; restore a backup with: sealane certificates \
              restore",
             store.display()
-        ))),
+        )),
     }
 }
 

@@ -4,18 +4,20 @@ mod file;
 mod fleet;
 mod lists;
 mod on_demand;
+mod push;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use push::{NamePattern, PushRole, PushSettings, PushVerb};
 use sealane_operator::{KeySource, Mistake, Mistakes, Place, read_text};
 
 /// Everything a running agent is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Who issues certificates, the first one asked first; at least one.
+    /// Who issues certificates, the first one asked first; at least one where there is no `push`.
     pub authorities: Vec<Authority>,
     /// What is issued; no set of names twice.
     pub certificates: Vec<WantedCertificate>,
@@ -25,6 +27,8 @@ pub struct Settings {
     pub lists: Vec<NameList>,
     /// How certificates come for names that clients ask for and nobody has listed, if they do.
     pub on_demand: Option<OnDemandSettings>,
+    /// Where clients push certificates, if they may.
+    pub push: Option<PushSettings>,
     /// The folder of the certificate store.
     pub store: PathBuf,
     /// Where the keys to its seals come from.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
@@ -22,9 +23,7 @@ pub(crate) fn client_config(
     roots: &[RootSource],
     identity: Option<&Identity>,
 ) -> Result<ClientConfig, TrustError> {
-    let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
-        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))?;
-    let config = ClientConfig::builder_with_provider(Arc::new(provider.crypto))
+    let config = ClientConfig::builder_with_provider(Arc::new(our_provider()?))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(read_roots(roots)?);
     match identity {
@@ -36,8 +35,21 @@ pub(crate) fn client_config(
     }
 }
 
+/// The cryptography that lanes have too.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn our_provider() -> Result<CryptoProvider, ProviderError> {
+    let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
+        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))?;
+    Ok(provider.crypto)
+}
+
 /// The chain and the private key with which this machine says who it is.
-fn read_identity(
+///
+/// # Errors
+/// They cannot be read, are none, or others can read the key.
+pub(crate) fn read_identity(
     identity: &Identity,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TrustError> {
     let Identity { certificate, key } = identity;
@@ -59,7 +71,11 @@ fn read_identity(
     Ok((chain, private.map_err(|error| broken(key, error.to_string()))?))
 }
 
-fn read_roots(sources: &[RootSource]) -> Result<RootCertStore, TrustError> {
+/// The authorities that are in these files.
+///
+/// # Errors
+/// They cannot be read, or have none.
+pub(crate) fn read_roots(sources: &[RootSource]) -> Result<RootCertStore, TrustError> {
     let mut roots = RootCertStore::empty();
     for source in sources {
         let path = match source {
@@ -123,6 +139,9 @@ pub(crate) enum TrustError {
     /// There is no version of TLS.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
+    /// Clients cannot be verified with what is in the files.
+    #[error("client_roots, revocation_lists: {0}")]
+    Verifier(String),
 }
 
 /// Where systems keep the authorities that they believe: Debian and Alpine, Fedora, openSUSE, BSD.

@@ -13,7 +13,6 @@ mod running;
 pub mod serve;
 pub mod status;
 
-use std::ffi::OsString;
 use std::io::{self, Write as _};
 
 use crate::args::Command;

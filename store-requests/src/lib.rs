@@ -7,13 +7,14 @@
 //!   DELETE  ?name=                -->  Request::carry_out  -->  Removed
 //! ```
 //!
-//! There is no socket, clock or thread in it: bytes and time are arguments. Sealane's admin socket
-//! and `sealane certificates` use it.
+//! There is no socket, clock or thread in it: bytes and time are arguments. Sealane's admin socket,
+//! the agent's listener and `sealane certificates` use it.
 #![forbid(unsafe_code)]
 
 mod answer;
 mod batches;
 mod bundles;
+pub mod query;
 mod request;
 mod upload;
 

@@ -21,22 +21,28 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
     let store = store.and_then(|value| value.path());
     let key = top.required("store_key", "[store_key] with file, credential or command");
     let key = key.and_then(|value| value.table(store_key));
-    let authorities = top.required("authority", "[[authority]] with the directory of a CA");
-    let authorities = authorities.and_then(|value| {
+    let push = top.value("push").map(|value| value.table(super::push::push));
+    let on_demand = top.value("on_demand");
+    // Whoever has certificates pushed may obtain none, and who has them on demand list none.
+    let (is_pushed, is_demanded) = (push.is_some(), on_demand.is_some());
+    let certificates = match is_pushed || is_demanded {
+        true => top.value("certificate"),
+        false => top.required("certificate", "[[certificate]] with names and a challenge"),
+    };
+    let authorities = match is_pushed && !is_demanded && certificates.is_none() {
+        true => top.value("authority"),
+        false => top.required("authority", "[[authority]] with the directory of a CA"),
+    };
+    let has_none = (authorities.is_none() && is_pushed).then(Vec::new);
+    let authorities = authorities.map_or(has_none, |value| {
         let mut directories = HashMap::new();
         let read = |value: Value<'_>| value.table(|table| authority(table, &mut directories));
         value.list(AUTHORITIES_MAX, read)
     });
-    let on_demand = top.value("on_demand");
-    let certificates = match &on_demand {
-        // Who lists none has them on demand.
-        Some(_) => top.value("certificate"),
-        None => top.required("certificate", "[[certificate]] with names and a challenge"),
-    };
-    let has_none = on_demand.is_some() && certificates.is_none();
     let on_demand = on_demand
         .map(|value| value.table(|table| super::on_demand::on_demand(table, &value.clone())));
-    let certificates = certificates.and_then(|value| {
+    let has_none = (certificates.is_none() && (is_pushed || is_demanded)).then(Vec::new);
+    let certificates = certificates.map_or(has_none, |value| {
         let mut sets = HashMap::new();
         let read = |value: Value<'_>| {
             let at = value.clone();
@@ -46,7 +52,6 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
     });
     let fleet = top.table("fleet", super::fleet::fleet);
     let (mut each, mut lists) = (Vec::new(), Vec::new());
-    let certificates = if has_none { Some(Vec::new()) } else { certificates };
     for issued in certificates? {
         match issued {
             Issued::One(certificate) => each.push(certificate),
@@ -59,6 +64,7 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
         fleet,
         lists,
         on_demand: on_demand.map_or(Some(None), |read| read.map(Some))?,
+        push: push.map_or(Some(None), |push| push.map(Some))?,
         store: store?,
         store_key: key?,
     })

@@ -55,6 +55,8 @@ fn the_example_is_in_order_and_says_every_key() {
     let [authority, second] = &settings.authorities[..] else { panic!("{settings:?}") };
     assert!(authority.profile.is_some() && !authority.contact.is_empty());
     assert!(second.external_account.is_some());
+    let push = settings.push.as_ref().unwrap();
+    assert!(!push.revocation_lists.is_empty() && push.roles[0].may.len() == 3);
     assert!(settings.certificates.iter().any(|c| matches!(c.challenge, Challenge::Dns01(_))));
     let fleet = settings.fleet.as_ref().unwrap();
     assert!(fleet.etcd.identity.is_some() && fleet.etcd.login.is_some(), "{fleet:?}");

@@ -1,5 +1,7 @@
 //! What follows the question mark of a request: [`Query`].
 
+use sealane_store_requests::query::{decode, pairs};
+
 use super::message::Request;
 
 /// Names with values, as a form sends them.
@@ -17,15 +19,7 @@ impl Query {
     /// # Errors
     /// One is no text, or has no value.
     pub fn pairs(&self) -> Result<Vec<(String, String)>, String> {
-        let written = self.0.split('&').filter(|pair| !pair.is_empty());
-        let pairs = written.map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match (decode(name), decode(value)) {
-                (Some(name), Some(value)) if !value.is_empty() => Ok((name, value)),
-                _ => Err(format!("{pair:?} is no name with its value, as a URL has them")),
-            }
-        });
-        pairs.collect()
+        pairs(&self.0)
     }
 
     /// The first value of `name`, decoded; none if there is none.
@@ -53,23 +47,6 @@ pub fn encode(text: &str) -> String {
         }
     }
     encoded
-}
-
-fn decode(value: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok().filter(|each| !each.starts_with('+'))?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

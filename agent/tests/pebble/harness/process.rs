@@ -35,6 +35,11 @@ impl Process {
         rollup.lines().filter(|line| line.starts_with("Private_Dirty")).map(kib).sum::<u64>() >> 10
     }
 
+    /// The number that the kernel knows it by.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         assert!(self.ended.is_none(), "the process has ended already");
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)

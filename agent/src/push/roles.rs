@@ -1,0 +1,153 @@
+//! Who a client is, and what it may do: [`Client`], [`Rights`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use tokio::sync::Semaphore;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer as _;
+
+use crate::settings::{NamePattern, PushRole, PushVerb};
+
+/// The roles of a listener, and room for connections of each client.
+#[derive(Debug)]
+pub(super) struct Roles {
+    roles: Vec<(Arc<PushRole>, Arc<Semaphore>)>,
+    /// Room for all clients that have no role.
+    others: Arc<Semaphore>,
+}
+
+impl Roles {
+    pub(super) fn new(roles: &[PushRole]) -> Self {
+        let room = || Arc::new(Semaphore::new(CONNECTIONS_EACH_MAX));
+        let each = roles.iter().map(|role| (Arc::new(role.clone()), room()));
+        Self { roles: each.collect(), others: room() }
+    }
+
+    /// What a client may do, and where its connections have room.
+    pub(super) fn of(&self, client: Client) -> (Rights, Arc<Semaphore>) {
+        let is_its = |(role, _): &&(Arc<PushRole>, _)| client.is_called(&role.client);
+        let its = || self.roles.iter().filter(is_its);
+        let room = its().next().map_or(&self.others, |(_, room)| room);
+        let roles = its().map(|(role, _)| Arc::clone(role)).collect();
+        (Rights { client, roles }, Arc::clone(room))
+    }
+}
+
+/// Who a client is: the names in its certificate.
+///
+/// They are the DNS names and URIs among its alternative names; its common name counts only where
+/// there is no such name, as with servers (RFC 9525 leaves that to private authorities): whoever
+/// issues certificates with alternative names checks those, and not what else is in the subject.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Client {
+    names: Vec<String>,
+}
+
+impl Client {
+    /// The one that has shown this chain, which was verified.
+    pub(super) fn of(chain: &[CertificateDer<'_>]) -> Self {
+        let leaf = chain.first().and_then(|der| X509Certificate::from_der(der).ok());
+        let Some((_, leaf)) = leaf else { return Self::default() };
+        let alternative = leaf.subject_alternative_name().ok().flatten();
+        let names = alternative.iter().flat_map(|extension| &extension.value.general_names);
+        let names = names.filter_map(|name| match name {
+            GeneralName::DNSName(name) | GeneralName::URI(name) => Some((*name).to_owned()),
+            _ => None,
+        });
+        let mut names: Vec<String> = names.collect();
+        if names.is_empty() {
+            let common = leaf.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+            names.extend(common.map(str::to_owned));
+        }
+        Self { names }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.names.iter().any(|its| match its.contains("://") {
+            true => its == name,
+            false => its.eq_ignore_ascii_case(name),
+        })
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.names[..] {
+            [] => f.write_str("a client without a name"),
+            // Whatever its authority has put there goes on one line.
+            names => write!(f, "{:?}", names.join(", ")),
+        }
+    }
+}
+
+/// What a client may do.
+#[derive(Clone, Debug)]
+pub(super) struct Rights {
+    client: Client,
+    roles: Vec<Arc<PushRole>>,
+}
+
+impl Rights {
+    pub(super) fn may(&self, verb: PushVerb, name: &str) -> bool {
+        let means = |role: &Arc<PushRole>| role.names.iter().any(|names| names.matches(name));
+        self.roles.iter().any(|role| role.may.contains(&verb) && means(role))
+    }
+
+    /// Why it may do this with no name at all, if so.
+    pub(super) fn refuse(&self, verb: PushVerb) -> Option<String> {
+        if self.roles.iter().any(|role| role.may.contains(&verb)) {
+            return None;
+        }
+        let word = verb.word();
+        Some(match &self.roles[..] {
+            [] => format!(
+                "{} has no role here; whoever runs this machine adds [[push.role]] with that \
+                 client, and its names, to the agent's file",
+                self.client
+            ),
+            _ => format!(
+                "{} may not {word}: {}; whoever runs this machine adds \"{word}\" to `may` of that \
+                 role",
+                self.client,
+                self.told()
+            ),
+        })
+    }
+
+    /// Why it may not do this with `name`.
+    pub(super) fn refuse_name(&self, verb: PushVerb, name: &str) -> String {
+        format!(
+            "{} may not {} {name:?}: {}; ask for other names, or whoever runs this machine adds it \
+             to `names` of that role",
+            self.client,
+            verb.word(),
+            self.told()
+        )
+    }
+
+    fn told(&self) -> String {
+        let roles = self.roles.iter().map(|role| {
+            let verbs: Vec<_> = role.may.iter().map(|verb| verb.word()).collect();
+            let mut names: Vec<_> =
+                role.names.iter().take(NAMES_TOLD_MAX).map(NamePattern::written).collect();
+            let more = role.names.len() - names.len();
+            names.extend((more > 0).then(|| format!("and {more} more")));
+            format!("role {:?} may {} {}", role.client, verbs.join(", "), names.join(", "))
+        });
+        roles.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.client.fmt(f)
+    }
+}
+
+/// Connections of a client at a time.
+pub(super) const CONNECTIONS_EACH_MAX: usize = 16;
+/// Names of a role that are told to whoever asks for another.
+const NAMES_TOLD_MAX: usize = 8;

@@ -1,0 +1,125 @@
+//! What a client can cost the others.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use sealane_engine::policy::Group;
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+
+use super::site::{Site, server};
+use super::wait_for;
+
+const ROLES: &str = "
+[[push.role]]
+client = \"slow.test\"
+names = [\"*\"]
+[[push.role]]
+client = \"good.test\"
+names = [\"*\"]
+";
+
+/// 400 that say nothing, and 100 of a client that never asks.
+#[test]
+fn silent_connections_keep_nobody_out_and_are_bounded() {
+    let site = Site::start(ROLES);
+    for name in ["slow.test", "good.test"] {
+        site.client(name);
+    }
+    let silent: Vec<_> = (0..400).map(|_| TcpStream::connect(site.address()).unwrap()).collect();
+    let mut known: Vec<_> = (0..100).map(|_| connect(&site, "slow.test")).collect();
+    for stream in &mut known {
+        // Half a request.
+        stream.write_all(b"GET /certificates HTTP/1.1\r\nhost: x\r\n").unwrap();
+    }
+    let said = site.put("good.test", server(&["a.test"]).as_bytes());
+    assert_eq!(said.status, 200, "{said:?}");
+    let open = open_sockets(&site);
+    assert!(open < 300, "{open} sockets are open");
+    drop((silent, known));
+    let said = site.put("slow.test", server(&["b.test"]).as_bytes());
+    assert_eq!(said.status, 200, "its room is its own again: {said:?}");
+}
+
+#[test]
+fn a_hundred_at_once_are_all_answered() {
+    let site = Site::start(ROLES);
+    site.client("good.test");
+    site.put("good.test", server(&["a.test"]).as_bytes());
+    let path = "/certificates?name=a.test";
+    let children: Vec<_> =
+        (0..100).map(|_| site.spawn_curl(Some("good.test"), &[], path)).collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.ends_with("\n200\n"), "{text}");
+    }
+}
+
+#[test]
+fn heads_that_are_too_slow_or_too_large_end_and_so_does_what_is_no_http() {
+    let site = Site::start(ROLES);
+    site.client("slow.test");
+    let mut slow = connect(&site, "slow.test");
+    slow.write_all(b"GET /certificates HTTP/1.1\r\nx: ").unwrap();
+    let mut large = connect(&site, "slow.test");
+    let head = format!("GET /certificates HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(1 << 20));
+    // It may be closed before all is written.
+    let _ = large.write_all(head.as_bytes());
+    let mut text = String::new();
+    let _ = large.read_to_string(&mut text);
+    assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
+    let mut other = connect(&site, "slow.test");
+    other.write_all(b"\0\0\0\0 hello\r\n\r\n").unwrap();
+    let mut text = String::new();
+    let _ = other.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+    // Ends by itself.
+    let mut text = String::new();
+    let _ = slow.read_to_string(&mut text);
+    site.wait_until_said("\"slow.test\" (127.0.0.1:");
+    // That is for whoever takes its time with all else.
+    assert!(!site.said().contains("took too long"), "{}", site.said());
+    let long = "Content-Length: 99999999999999";
+    let said = site.curl(
+        Some("slow.test"),
+        &["-X", "PUT", "-H", long, "-H", "Expect: 100-continue", "-d", "x"],
+        "/certificates",
+    );
+    assert_eq!(said.status, 413, "{said:?}");
+}
+
+fn open_sockets(site: &Site) -> usize {
+    let folder = format!("/proc/{}/fd", site.agent.as_ref().unwrap().id());
+    let links =
+        fs::read_dir(folder).unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|to| to.to_string_lossy().starts_with("socket:")).count()
+}
+
+fn connect(site: &Site, client: &str) -> StreamOwned<ClientConnection, TcpStream> {
+    let provider = Arc::new(lane_provider(ProviderChoice::Auto, &Group::ALL).unwrap().crypto);
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(site.path("ca.pem")).unwrap()).unwrap();
+    let file = |kind: &str| site.path(&format!("{client}.{kind}"));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(
+            vec![CertificateDer::from_pem_file(file("pem")).unwrap()],
+            PrivateKeyDer::from_pem_file(file("key")).unwrap(),
+        );
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let session = ClientConnection::new(Arc::new(config.unwrap()), name).unwrap();
+    let mut stream = StreamOwned::new(session, TcpStream::connect(site.address()).unwrap());
+    wait_for("a handshake", || {
+        let stream = &mut stream;
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        (!stream.conn.is_handshaking()).then_some(())
+    });
+    stream
+}

@@ -1,0 +1,192 @@
+//! Who may do what, with which names.
+
+use std::fs;
+use std::process::Command;
+
+use rcgen::{DnType, SanType, SerialNumber, date_time_ymd};
+use rustix::process::Signal;
+
+use super::site::{BINARY, Site, authority, server};
+use super::wait_for;
+
+const ROLES: &str = "
+[[push.role]]
+client = \"deployer.test\"
+names = [\"*.customer.example\", \"example.com\"]
+[[push.role]]
+client = \"reader\"
+names = [\"*\"]
+may = [\"get\"]
+[[push.role]]
+client = \"spiffe://fleet.test/push\"
+names = [\"*.other.example\"]
+may = [\"put\"]
+";
+
+#[test]
+fn each_role_does_what_it_may_with_its_names_and_is_told_why_not_more() {
+    let site = Site::start(ROLES);
+    site.client("deployer.test");
+    site.issue("reader", |params| {
+        params.distinguished_name.push(DnType::CommonName, "reader");
+    });
+    site.issue("uri", |params| {
+        let uri = "spiffe://fleet.test/push".try_into().unwrap();
+        params.subject_alt_names = vec![SanType::URI(uri)];
+        // It counts for nothing beside a name of that kind.
+        params.distinguished_name.push(DnType::CommonName, "reader");
+    });
+    let put = site.put("deployer.test", server(&["a.customer.example", "example.com"]).as_bytes());
+    assert_eq!((put.status, put.field("added")), (200, 1.into()), "{put:?}");
+    let said = site.put("deployer.test", server(&["a.other.example"]).as_bytes());
+    assert_eq!(said.status, 403);
+    for words in [
+        "line 1: who sends it may not store a.other.example",
+        "\\\"deployer.test\\\" may not put \\\"a.other.example\\\": role \\\"deployer.test\\\" may put, \
+         get, delete *.customer.example, example.com; ask for other names, or whoever runs",
+    ] {
+        assert!(said.body.contains(words), "{words:?} is not in {said:?}");
+    }
+    assert!(site.held("a.other.example").is_none());
+    let said = site.put("uri", server(&["a.other.example"]).as_bytes());
+    assert_eq!(said.status, 200, "{said:?}");
+    let get = |client, name| site.curl(Some(client), &[], &format!("/certificates?name={name}"));
+    let read = get("reader", "a.customer.example");
+    assert_eq!(read.status, 200, "{read:?}");
+    assert_eq!(read.field("certificates")[0]["names"][1], "example.com");
+    assert_eq!(read.field("certificates")[0]["source"], "pushed by \"deployer.test\", line 1");
+    let all = site.curl(Some("reader"), &[], "/certificates");
+    assert_eq!(all.field("certificates").as_array().unwrap().len(), 2);
+    let its = site.curl(Some("deployer.test"), &[], "/certificates");
+    assert_eq!(its.field("certificates").as_array().unwrap().len(), 1, "{its:?}");
+    assert_eq!(its.field("generation"), all.field("generation"));
+    let said = get("deployer.test", "a.other.example");
+    assert_eq!(said.status, 403, "{said:?}");
+    assert!(said.body.contains("may not get \"a.other.example\": role"), "{said:?}");
+    let said = get("uri", "a.other.example");
+    assert_eq!(said.status, 403, "its common name is no name of it: {said:?}");
+    assert!(said.body.contains("adds \"get\" to `may` of that role"), "{said:?}");
+    // What one role may, the other does not with its names.
+    site.issue("both", |params| {
+        let dns = SanType::DnsName("deployer.test".try_into().unwrap());
+        let uri = SanType::URI("spiffe://fleet.test/push".try_into().unwrap());
+        params.subject_alt_names = vec![dns, uri];
+    });
+    assert_eq!(get("both", "a.other.example").status, 403);
+    assert_eq!(get("both", "a.customer.example").status, 200);
+    let delete = |client: &str, name: &str| {
+        site.curl(Some(client), &["-X", "DELETE"], &format!("/certificates?name={name}"))
+    };
+    assert_eq!(delete("reader", "example.com").status, 403);
+    assert_eq!(delete("deployer.test", "a.other.example").status, 403);
+    assert!(site.held("a.other.example").is_some() && site.held("example.com").is_some());
+    let said = delete("deployer.test", "example.com");
+    assert_eq!((said.status, said.field("removed_names")), (200, 1.into()), "{said:?}");
+    assert!(site.held("example.com").is_none() && site.held("a.customer.example").is_some());
+    assert_eq!(delete("deployer.test", "example.com").status, 404);
+    let said = site.curl(Some("deployer.test"), &["-X", "POST"], "/certificates");
+    assert_eq!(said.status, 405, "{said:?}");
+    assert_eq!(site.curl(Some("deployer.test"), &[], "/metrics").status, 404);
+    site.wait_until_said("push: \"deployer.test\" (127.0.0.1:");
+    site.wait_until_said("): stored 1 new, 0 for others, 0 as before");
+}
+
+#[test]
+fn who_shows_no_certificate_or_one_that_does_not_hold_is_told_nothing() {
+    let site = Site::start(ROLES);
+    let said = site.curl(None, &[], "/certificates");
+    assert!(said.status == 0 && said.error.contains("certificate required"), "{said:?}");
+    site.wait_until_said("peer sent no certificates; a client shows a certificate of one of");
+    let (other, _) = authority("somebody else");
+    let deployer = |params: &mut rcgen::CertificateParams| {
+        params.subject_alt_names = vec![SanType::DnsName("deployer.test".try_into().unwrap())];
+    };
+    site.issue_by(&other, "other", deployer);
+    let said = site.curl(Some("other"), &[], "/certificates");
+    assert!(said.status == 0 && said.error.contains("unknown ca"), "{said:?}");
+    site.issue("expired", |params| {
+        deployer(params);
+        (params.not_before, params.not_after) =
+            (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
+    });
+    let said = site.curl(Some("expired"), &[], "/certificates");
+    assert!(said.status == 0 && said.error.contains("certificate expired"), "{said:?}");
+    let old = site.curl(Some("expired"), &["--tls-max", "1.2"], "/certificates");
+    assert!(old.status == 0 && old.error.contains("protocol version"), "{old:?}");
+    // A certificate that holds, of somebody who has no role.
+    site.client("stranger.test");
+    let said = site.put("stranger.test", server(&["example.com"]).as_bytes());
+    assert_eq!(said.status, 403, "{said:?}");
+    assert!(said.body.starts_with("\"stranger.test\" has no role here; whoever runs"), "{said:?}");
+    assert!(site.held("example.com").is_none());
+}
+
+#[test]
+fn a_reload_takes_other_roles_and_revocations_and_what_is_wrong_changes_nothing() {
+    let mut site = Site::start(ROLES);
+    site.issue("deployer", |params| {
+        params.subject_alt_names = vec![SanType::DnsName("deployer.test".try_into().unwrap())];
+        params.serial_number = Some(SerialNumber::from(7));
+    });
+    site.client("late.test");
+    assert_eq!(site.put("late.test", server(&["late.test"]).as_bytes()).status, 403);
+    let late = "[[push.role]]\nclient = \"late.test\"\nnames = [\"late.test\"]\n";
+    site.configure("", &[ROLES, late].concat());
+    site.signal(Signal::HUP);
+    wait_for("the role", || {
+        (site.put("late.test", server(&["late.test"]).as_bytes()).status == 200).then_some(())
+    });
+    assert_eq!(site.curl(Some("deployer"), &[], "/certificates").status, 200);
+    fs::write(site.path("revoked.pem"), "").unwrap();
+    let lists = "revocation_lists = [\"revoked.pem\"]";
+    site.configure(lists, ROLES);
+    site.signal(Signal::HUP);
+    site.wait_until_said("revoked.pem: no revocation list in it");
+    assert_eq!(site.put("late.test", server(&["late.test"]).as_bytes()).status, 200);
+    site.revoke(7);
+    site.configure(lists, &[ROLES, late].concat());
+    site.signal(Signal::HUP);
+    wait_for("the revocation", || {
+        let said = site.curl(Some("deployer"), &[], "/certificates");
+        said.error.contains("certificate revoked").then_some(())
+    });
+    assert_eq!(site.put("late.test", server(&["late.test"]).as_bytes()).status, 200);
+    site.signal(Signal::TERM);
+    assert!(site.agent.take().unwrap().end().success());
+}
+
+#[test]
+fn check_tells_every_mistake_with_its_line() {
+    let site = Site::new();
+    let check = || {
+        let mut command = Command::new(BINARY);
+        command.args(["check", "--config"]).arg(site.path("agent.toml"));
+        let output = command.output().unwrap();
+        (String::from_utf8(output.stderr).unwrap(), output.status.code())
+    };
+    site.configure("", ROLES);
+    assert_eq!(check().1, Some(0), "{}", check().0);
+    let twice = "[[push.role]]\nclient = \"reader\"\nnames = [\"a b\"]\nmay = [\"push\"]\n";
+    site.configure("adress = \"x\"", &[ROLES, twice].concat());
+    let path = site.path("agent.toml");
+    let text = fs::read_to_string(&path).unwrap().replace("client_roots", "client_root");
+    fs::write(&path, text.replace(&site.address().to_string(), "localhost")).unwrap();
+    let (said, code) = check();
+    assert_eq!(code, Some(3));
+    for words in [
+        "agent.toml:4:11: push.address: \"localhost\" is no address with a port; write one of",
+        "push.adress: is not a known key; did you mean \"address\"?",
+        "push.client_root: is not a known key; did you mean \"client_roots\"?",
+        "push.client_roots: is missing",
+        "push.role[3].names[0]: \"a b\" is not a host name",
+        "push.role[3].may[0]: \"push\" is not a choice; choose \"put\"",
+        "reader has a role at ",
+    ] {
+        assert!(said.contains(words), "{words:?} is not in {said}");
+    }
+    site.configure("", ROLES);
+    fs::remove_file(site.path("listener.key")).unwrap();
+    assert!(check().0.contains("listener.key"), "{}", check().0);
+    site.configure("", "");
+    assert!(check().0.contains("role: is missing from [push]; add [[push.role]] with"));
+}
