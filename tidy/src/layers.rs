@@ -256,6 +256,7 @@ static LAYERS: [Layer; 30] = [
             "sealane-renewal",
             "sealane-reserved-port",
             "sealane-store",
+            "sealane-store-requests",
         ],
         bans: &[],
     },

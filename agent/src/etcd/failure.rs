@@ -21,7 +21,7 @@ enum Kind {
     Endpoint,
     /// The whole cluster refuses.
     Cluster,
-    /// It has forgotten who this is.
+    /// The endpoint has forgotten who this is.
     Token,
 }
 

@@ -129,10 +129,10 @@ pub(super) fn seal<'d>(
 /// Why a certificate of the cluster is not taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
-    /// It does not open.
+    /// The seal does not open.
     #[error(transparent)]
     Sealed(#[from] UnsealError),
-    /// It cannot be served.
+    /// What is in it cannot be served.
     #[error("{0}")]
     Unusable(String),
 }
