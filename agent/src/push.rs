@@ -123,7 +123,7 @@ pub(crate) enum DoorError {
     /// The address cannot change while it listens.
     #[error("[push] and its address take a restart; restart the agent")]
     Restart,
-    /// Its files are not in order.
+    /// The files of the table are not in order.
     #[error("push: {0}")]
     Trust(#[from] TrustError),
 }

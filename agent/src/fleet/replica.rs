@@ -155,27 +155,28 @@ impl<'f> Replica<'f> {
         deleted: Vec<String>,
         changed: &impl Fn(Vec<Names>),
     ) -> Result<bool, EtcdError> {
-        let mut certificates = Vec::new();
+        let (mut certificates, mut removed) = (Vec::new(), Vec::new());
         let mut entries = Vec::new();
         let (places, below) = (self.fleet.places.certificates(), self.fleet.places.entries());
         for entry in put {
             if entry.key.starts_with(&places) {
-                certificates.extend(self.certificate(entry));
+                match self.certificate(entry) {
+                    Some(Better::Certificate(rank, place, one)) => {
+                        certificates.push((rank, place, one));
+                    }
+                    Some(Better::Removed(place, rank)) => removed.push((place, rank)),
+                    None => {}
+                }
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 entries.extend(self.entry(name, &entry));
             }
         }
-        let mut removed = Vec::new();
         for key in deleted {
-            let known = self.known.remove(&key).and_then(|(_, rank)| rank);
-            if let Some(name) = key.strip_prefix(&below).filter(|name| is_shared(name)) {
-                entries.push((name.to_owned(), None));
-            } else if let Some(local) = self.local.get(&key).copied() {
-                // What is better here than what was removed is put there again.
-                match known == Some(local) {
-                    true => removed.push((key, local)),
-                    false => self.may_offer = true,
-                }
+            self.known.remove(&key);
+            match key.strip_prefix(&below).filter(|name| is_shared(name)) {
+                Some(name) => entries.push((name.to_owned(), None)),
+                // Whoever deletes a certificate need not have the sealing key: it is put back.
+                None => self.may_offer |= self.local.contains_key(&key),
             }
         }
         if certificates.is_empty() && entries.is_empty() && removed.is_empty() {
@@ -209,7 +210,7 @@ impl<'f> Replica<'f> {
     }
 
     /// The certificate of an entry, if this machine has none as good.
-    fn certificate(&mut self, entry: Entry) -> Option<(Rank, String, Arc<Certificate>)> {
+    fn certificate(&mut self, entry: Entry) -> Option<Better> {
         let Entry { key: place, value, mod_revision, .. } = entry;
         let Some(sealed) = Sealed::parse(&value) else {
             self.known.insert(place.clone(), (mod_revision, None));
@@ -217,6 +218,12 @@ impl<'f> Replica<'f> {
             return None;
         };
         let rank = sealed.rank;
+        if sealed.is_removed && sealed.prove_removed(&place, &self.fleet.keys).is_ok() {
+            self.known.insert(place.clone(), (mod_revision, Some(rank)));
+            let local = *self.local.get(&place)?;
+            self.may_offer |= local > rank;
+            return (local <= rank).then_some(Better::Removed(place, local));
+        }
         if let Some(local) = self.local.get(&place)
             && *local >= rank
         {
@@ -229,7 +236,7 @@ impl<'f> Replica<'f> {
         match sealed.open(&place, places, keys, &self.provider, now_s) {
             Ok(certificate) => {
                 self.known.insert(place.clone(), (mod_revision, Some(rank)));
-                Some((rank, place, certificate))
+                Some(Better::Certificate(rank, place, certificate))
             }
             Err(error) => {
                 // What another key opens is let alone; what no key of ours made is replaced.
@@ -315,33 +322,44 @@ impl<'f> Replica<'f> {
         }
         let before = std::mem::replace(&mut self.local, fresh);
         self.may_offer = true;
+        if self.scanned.is_some() {
+            // What somebody has put there again is no longer removed.
+            for place in self.local.keys().filter(|place| !before.contains_key(*place)) {
+                if let Some((_, known)) = self.known.get_mut(place) {
+                    *known = known.and(Some(Rank::LEAST));
+                }
+            }
+        }
         self.scanned = Some((version, Instant::now(), begun.elapsed()));
         self.remove(before).await
     }
 
-    /// Removes from the cluster what has left this machine's store: somebody has removed it, or
+    /// Says in the cluster what has left this machine's store: somebody has removed it, or
     /// another took its place. What leaves by the thousand was lost, and comes back.
     async fn remove(&mut self, before: HashMap<String, Rank>) -> Result<(), EtcdError> {
         let count_max = (before.len() / REMOVED_SHARE).max(REMOVED_MAX);
         let is_known = |(place, rank): (String, Rank)| {
             let (at, known) = *self.known.get(&place)?;
             let has_left = !self.local.contains_key(&place) && known == Some(rank);
-            has_left.then_some((place, at))
+            has_left.then_some((place, rank, at))
         };
         let gone: Vec<_> = before.into_iter().filter_map(is_known).collect();
         if gone.len() > count_max {
             return Err(EtcdError::ours(&format!(
                 "{} certificates have left this machine's store at once, of which a fleet takes \
-                 {count_max} for removed: they come back from the cluster; if they are meant to go, \
-                 remove fewer at a time",
+                 {count_max} for removed: they come back from the cluster; if they are meant to \
+                 go, remove fewer at a time",
                 gone.len()
             )));
         }
-        for (place, at) in gone {
+        for (place, rank, at) in gone {
+            let value = sealed::seal_removal(&place, rank, &self.fleet.keys);
+            let value = value.map_err(|error| EtcdError::ours(&error.to_string()))?;
             let compare = [Compare::Modified(&place, at)];
             // If another has changed it meanwhile, the watch brings that.
-            if self.fleet.etcd.change_if(&compare, &[Change::Delete(&place)]).await?.is_some() {
-                self.known.remove(&place);
+            let put = [Change::Put(&place, &value, 0)];
+            if let Some(revision) = self.fleet.etcd.change_if(&compare, &put).await? {
+                self.known.insert(place, (revision, Some(rank)));
             }
         }
         Ok(())
@@ -476,6 +494,13 @@ impl<'f> Replica<'f> {
     }
 }
 
+/// What the cluster has that is better than what is here.
+enum Better {
+    Certificate(Rank, String, Arc<Certificate>),
+    /// The place and the rank of one that is here, and removed there.
+    Removed(String, Rank),
+}
+
 /// A certificate that is better here than in the cluster.
 struct Offered {
     place: String,
@@ -511,7 +536,7 @@ const LOOK_BEHIND: Duration = Duration::from_secs(300);
 const REFUSED_TOLD_MAX: u64 = 100;
 /// Certificates that may leave a machine's store at once, and be taken for removed.
 const REMOVED_MAX: usize = 10;
-/// Of more than that, one in so many.
+/// The part of a store that may leave it at once, if that is more: one in so many.
 const REMOVED_SHARE: usize = 10;
 /// How many times longer than a scan of the store it is until the next.
 const SCAN_SHARE: u32 = 50;

@@ -43,6 +43,8 @@ impl Rank {
 
 /// What is in the cluster at a place of a certificate.
 pub(super) struct Sealed<'v> {
+    /// Says that it, and what is less, is removed.
+    pub(super) is_removed: bool,
     pub(super) rank: Rank,
     sealed: &'v [u8],
 }
@@ -53,7 +55,12 @@ impl<'v> Sealed<'v> {
         let end = value.iter().take(HEAD_BYTES_MAX).position(|byte| *byte == b'\n')?;
         let (head, sealed) = value.split_at_checked(end)?;
         let mut words = str::from_utf8(head).ok()?.split(' ');
-        if words.next() != Some(TITLE) || words.next() != Some(VERSION) {
+        let is_removed = match words.next() {
+            Some(TITLE) => false,
+            Some(TITLE_OF_REMOVED) => true,
+            _ => return None,
+        };
+        if words.next() != Some(VERSION) {
             return None;
         }
         let (hex, begin, over) = (words.next()?, words.next()?, words.next()?);
@@ -66,7 +73,16 @@ impl<'v> Sealed<'v> {
         }
         let rank =
             Rank { not_before_s: begin.parse().ok()?, not_after_s: over.parse().ok()?, digest };
-        Some(Self { rank, sealed: sealed.get(1..)? })
+        Some(Self { is_removed, rank, sealed: sealed.get(1..)? })
+    }
+
+    /// Whether somebody with the sealing key has said so of this very certificate.
+    pub(super) fn prove_removed(&self, place: &str, keys: &SealingKeys) -> Result<(), OpenError> {
+        let said = keys.open_at(place, self.sealed)?;
+        match said.as_slice() == removal(self.rank).as_bytes() {
+            true => Ok(()),
+            false => Err(OpenError::Unusable("it is not what its place says".into())),
+        }
     }
 
     /// Opens it, and holds it against its place and what is said of it in clear.
@@ -119,11 +135,32 @@ pub(super) fn seal<'d>(
     text.push(b'\n');
     text.extend_from_slice(&pem);
     let sealed = keys.seal_for(place, &text)?;
-    let Rank { not_before_s, not_after_s, digest } = rank;
+    Ok([head(TITLE, rank).as_bytes(), b"\n", &sealed].concat())
+}
+
+/// What is put at `place` to say that a certificate is removed: sealed, so that nobody without the
+/// sealing key removes any.
+///
+/// # Errors
+/// It cannot be sealed.
+pub(super) fn seal_removal(
+    place: &str,
+    rank: Rank,
+    keys: &SealingKeys,
+) -> Result<Vec<u8>, sealane_store::SealingKeyError> {
+    let said = removal(rank);
+    let sealed = keys.seal_for(place, said.as_bytes())?;
+    Ok([said.as_bytes(), b"\n", &sealed].concat())
+}
+
+/// The line in clear that says that a certificate is removed.
+fn removal(rank: Rank) -> String {
+    head(TITLE_OF_REMOVED, rank)
+}
+
+fn head(title: &str, Rank { not_before_s, not_after_s, digest }: Rank) -> String {
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut value = format!("{TITLE} {VERSION} {hex} {not_before_s} {not_after_s}\n").into_bytes();
-    value.extend_from_slice(&sealed);
-    Ok(value)
+    format!("{title} {VERSION} {hex} {not_before_s} {not_after_s}")
 }
 
 /// Why a certificate of the cluster is not taken.
@@ -140,4 +177,5 @@ pub(super) enum OpenError {
 /// Bytes of the line in clear.
 const HEAD_BYTES_MAX: usize = 256;
 const TITLE: &str = "sealane-certificate";
+const TITLE_OF_REMOVED: &str = "sealane-removed";
 const VERSION: &str = "1";

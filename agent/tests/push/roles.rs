@@ -42,8 +42,9 @@ fn each_role_does_what_it_may_with_its_names_and_is_told_why_not_more() {
     assert_eq!(said.status, 403);
     for words in [
         "line 1: who sends it may not store a.other.example",
-        "\\\"deployer.test\\\" may not put \\\"a.other.example\\\": role \\\"deployer.test\\\" may put, \
-         get, delete *.customer.example, example.com; ask for other names, or whoever runs",
+        "\\\"deployer.test\\\" may not put \\\"a.other.example\\\": role \\\"deployer.test\\\" \
+         may put, get, delete *.customer.example, example.com; ask for other names, or whoever \
+         runs",
     ] {
         assert!(said.body.contains(words), "{words:?} is not in {said:?}");
     }
