@@ -61,13 +61,13 @@ pub enum FleetCommand {
     /// It is announced to all machines, and holds when two whole lifetimes of a ticket key have
     /// passed. Do it when somebody may have read the root: until then they read on.
     RotateTickets {
-        /// The configuration with the table [fleet]
+        /// The configuration, with the table `[fleet]`
         #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
         config: PathBuf,
     },
     /// Show how each machine is that is there
     Status {
-        /// The configuration with the table [fleet]
+        /// The configuration, with the table `[fleet]`
         #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
         config: PathBuf,
         /// Print JSON
