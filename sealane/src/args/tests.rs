@@ -154,6 +154,6 @@ fn man_pages() {
     assert_eq!(
         error.to_string(),
         "no command \"sevre\"; there are agent, backends, certificates, check, completions, \
-         connections, convert, demo, man, reload, status, serve"
+         connections, convert, demo, fleet, man, reload, status, serve"
     );
 }
