@@ -181,8 +181,10 @@ fn haproxy_announces_clients_by_a_unix_socket() {
     let more = "accept_proxy = \"required\"\nproxy_from = [\"unix\"]\nallow = [\"127.0.0.0/8\"]";
     let mut rig = Rig::start(2, more);
     let port = ReservedPort::on_loopback().unwrap();
+    // Who is denied before HAProxy has sent all that it announces is not announced once more.
     let text = format!(
-        "global\nmaxconn 100\ndefaults\nmode tcp\ntimeout connect 9s\ntimeout client 9s\n\
+        "global\nmaxconn 100\ndefaults\nmode tcp\nretries 0\ntimeout connect 9s\n\
+         timeout client 9s\n\
          timeout server 9s\nlisten a\nbind {}\nserver s unix@{} send-proxy-v2\n",
         port.address(),
         rig.path.display()
