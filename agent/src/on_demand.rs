@@ -1,5 +1,6 @@
 //! Certificates on demand, from outside the agent: names that clients of those who serve here ask
-//! for ([`listen()`]), and the operator's service that knows which names may have one ([`Service`]).
+//! for ([`listen()`]), and the operator's service that knows which names may have one:
+//! [`Service`].
 
 mod listen;
 mod service;
