@@ -22,21 +22,30 @@ pub struct Serve {
 
 impl Serve {
     pub fn start(home: &Home) -> Option<Self> {
+        let port = || ReservedPort::on_loopback().unwrap();
+        Self::start_at(home, port(), &port())
+    }
+
+    /// One that serves at `tls`, and answers authorities there and at `http`.
+    pub fn start_at(home: &Home, tls: ReservedPort, http: &ReservedPort) -> Option<Self> {
         let binary = required(Path::new(BINARY).with_file_name("sealane"))?;
         // There has to be a store before it is served.
         wait_for("a store", || home.store());
-        let port = || ReservedPort::on_loopback().unwrap();
-        let (admin, tls) = (port(), port());
+        let admin = ReservedPort::on_loopback().unwrap();
+        let store = home.path("store");
         let backend = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(
             "lanes = 1\nstore_key = {{ file = {:?} }}\n[admin]\naddress = \"{}\"\n\
              [[listener]]\naddress = \"{}\"\nbackends = [\"{}\"]\n\
-             certificates = [\"store:{}\"]\n",
+             certificates = [\"store:{}\"]\n[[listener]]\naddress = \"{}\"\n\
+             plain = \"redirect\"\nacme_responder = \"store:{}\"\n",
             home.path("key"),
             admin.address(),
             tls.address(),
             backend.local_addr().unwrap(),
-            home.path("store").display(),
+            store.display(),
+            http.address(),
+            store.display(),
         );
         fs::write(home.path("sealane.toml"), text).unwrap();
         let log = File::create(home.path("serve.log")).unwrap();

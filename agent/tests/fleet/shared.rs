@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
+use sealane_reserved_port::ReservedPort;
 
 use super::harness::agent::{Home, run};
+use super::harness::authority::{Authority, Behaviour};
+use super::harness::etcd::Cluster;
 use super::harness::wait_for;
 use super::machines::{Machines, pem, status};
+use super::serving::Serve;
 
 #[test]
 fn what_one_machine_has_all_have_and_each_name_is_ordered_once() {
@@ -42,6 +46,48 @@ fn what_one_machine_has_all_have_and_each_name_is_ordered_once() {
     let (said, json) = status(&machines.homes[0], &["--json"]);
     assert!(json.contains("\"machine\": \"m1\"") && json.contains("soonest_end_s"), "{json}{said}");
     for agent in agents {
+        assert!(agent.stop().success());
+    }
+}
+
+/// One machine orders, and the authority looks at the other one, by both challenges that a listener
+/// answers.
+#[test]
+fn any_machine_answers_what_an_authority_asks() {
+    let port = || ReservedPort::on_loopback().unwrap();
+    let (http, tls) = (port(), port());
+    let ports = (http.address().port(), tls.address().port());
+    let behaviour = Behaviour { ports, ..Behaviour::default() };
+    let Some(authority) = Authority::start(behaviour) else { return };
+    let Some(cluster) = Cluster::start() else { return };
+    let orders = Home::new(&authority);
+    let answers = orders.beside(&authority);
+    let by = |name: &str, challenge: &str| {
+        format!("[[certificate]]\nnames = [\"{name}\"]\nchallenge = \"{challenge}\"\n")
+    };
+    let of_authority = orders.authority(authority.address, "");
+    orders.configure(&[
+        of_authority.clone(),
+        by("http.test", "http-01"),
+        by("tls.test", "tls-alpn-01"),
+        cluster.table("orders"),
+    ]);
+    answers.configure(&[of_authority, answers.by_dns(&["blocked.test"]), cluster.table("answers")]);
+    let answering = answers.start();
+    let Some(_serve) = Serve::start_at(&answers, tls, &http) else { return };
+    answering.wait_until_said("fleet: etcd answers");
+    let ordering = orders.start();
+    for name in ["http.test", "tls.test"] {
+        let held = orders.wait_until_held(name);
+        assert_eq!(answers.wait_until_held(name).digest, held.digest);
+    }
+    assert_eq!(authority.issued(), 2);
+    for home in [&orders, &answers] {
+        wait_for("answers to be taken back", || {
+            home.entries("challenge/").is_empty().then_some(())
+        });
+    }
+    for agent in [answering, ordering] {
         assert!(agent.stop().success());
     }
 }
