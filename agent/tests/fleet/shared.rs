@@ -156,6 +156,7 @@ fn a_machine_that_sleeps_or_dies_within_an_order_is_stood_in_for_once() {
         assert_eq!(machines.authority.issued(), 1);
         if signal == Signal::STOP {
             first.process.signal(Signal::CONT);
+            first.wait_until_said("the order is another machine's by now");
             let its = machines.homes[0].wait_until_held("a.test");
             assert_eq!(its.digest, held.digest, "it takes what the other one obtained");
             std::thread::sleep(Duration::from_secs(2));
