@@ -20,9 +20,6 @@ use crate::keyed::{Imported, KeyedStore};
 use crate::seal::{OpenError, SealedEntry};
 use crate::tables::Tables;
 
-/// The entry in which an agent leaves word that the fleet's cluster does not answer: since when, in
-/// Unix time, a space, and what is wrong. None while it answers.
-pub const FLEET_AWAY: &str = "fleet/away";
 /// What stands before the token in the name of an answer to a challenge of kind `http-01`: a key
 /// authorization (RFC 8555, section 8.3).
 pub const HTTP_01: &str = "challenge/http-01/";

@@ -36,12 +36,12 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod unlocked;
+mod word;
 
 pub use error::StoreError;
 pub use examine::{Examined, examine};
 pub use kept::{
-    FLEET_AWAY, HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS,
-    TLS_ALPN_01,
+    HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS, TLS_ALPN_01,
 };
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use pem::pem_text;
@@ -51,6 +51,7 @@ pub use served::{ReadBack, Served};
 pub use state::{STATE_FILE, Stamp};
 pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
 pub use tables::chain_digest;
+pub use word::WORD_BYTES_MAX;
 
 /// Bytes of the file's map: the most that a store can grow to. Address space, not memory.
 pub const MAP_BYTES: usize = 16 << 30;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use sealane_operator::value;
-use sealane_store::{FLEET_AWAY, KeyedStore};
+use sealane_store::KeyedStore;
 use serde::{Deserialize, Serialize};
 
 use super::Fleet;
@@ -125,8 +125,7 @@ pub(crate) fn table(statuses: &[Status]) -> String {
 /// Leaves word in the store of whether the cluster answers: none, or what is wrong with it, since
 /// the first time that it was.
 pub(crate) fn leave_word(store: &KeyedStore, what: Option<&str>) {
-    let before = store.kept(FLEET_AWAY).ok().flatten();
-    let before = before.map(|text| String::from_utf8_lossy(&text).into_owned());
+    let before = store.store().word();
     let since = before.as_deref().and_then(|text| text.split_once(' ')).map(|(since, _)| since);
     let text = what.map(|what| {
         let since = since.map_or_else(|| now().0.to_string(), str::to_owned);
@@ -136,7 +135,7 @@ pub(crate) fn leave_word(store: &KeyedStore, what: Option<&str>) {
         return;
     }
     // If it cannot be written, serving goes on, and nobody is told.
-    let _ = store.keep(&[], 0, &[(FLEET_AWAY, text.as_deref().map(str::as_bytes))]);
+    let _ = store.store().leave_word(text.as_deref());
 }
 
 const DAY_S: u64 = 86_400;

@@ -3,7 +3,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, Issuer, KeyPair};
-use sealane_store::FLEET_AWAY;
 
 use super::harness::agent::Home;
 use super::harness::wait_for;
@@ -31,8 +30,7 @@ fn all_serve_what_one_was_pushed_and_serve_on_without_etcd_and_say_so_after_an_h
         assert!(agent.stop().success());
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let word = format!("{} nobody listens there", now_s - 3_601);
-        let store = home.store().unwrap();
-        store.keep(&[], 0, &[(FLEET_AWAY, Some(word.as_bytes()))]).unwrap();
+        home.store().unwrap().store().leave_word(Some(&word)).unwrap();
     }
     let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
     for serve in &serves {
@@ -53,6 +51,10 @@ fn all_serve_what_one_was_pushed_and_serve_on_without_etcd_and_say_so_after_an_h
     }
 }
 
+fn word_of(home: &Home) -> Option<String> {
+    home.store()?.store().word()
+}
+
 /// A machine that shares with nobody any more does not say so for ever.
 #[test]
 fn a_machine_that_left_the_fleet_says_nothing_of_it() {
@@ -60,12 +62,12 @@ fn a_machine_that_left_the_fleet_says_nothing_of_it() {
     let home = &machines.homes[0];
     machines.cluster.kill_all();
     let agent = home.start();
-    wait_for("its word", || (!home.entries(FLEET_AWAY).is_empty()).then_some(()));
+    wait_for("its word", || word_of(home).is_some().then_some(()));
     assert!(agent.stop().success());
     let address = machines.authority.address;
     home.configure(&[home.authority(address, ""), home.by_dns(&["blocked.test"])]);
     let agent = home.start();
-    wait_for("no word", || home.entries(FLEET_AWAY).is_empty().then_some(()));
+    wait_for("no word", || word_of(home).is_none().then_some(()));
     assert!(agent.stop().success());
 }
 

@@ -10,7 +10,6 @@ use sealane_engine::certificates::{
     CertificateStore as _, Inventory, InventoryEntry, InventoryFailure,
 };
 use sealane_lanes::counters::Counters;
-use sealane_store::FLEET_AWAY;
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::{BackendCounters, Drained};
@@ -127,10 +126,8 @@ impl ControlState {
     /// What the agent says of a fleet's cluster that has not answered for long.
     fn fleet_is_away(&self, now: Timestamp) -> Option<String> {
         let stores = self.listeners.iter().filter_map(|each| each.store.as_ref());
-        // A store that cannot be read shows in the counters of the lanes.
-        let mut words = stores.filter_map(|store| store.certificates.kept(FLEET_AWAY).ok()?);
-        words.find_map(|word| {
-            let text = String::from_utf8_lossy(&word);
+        let mut words = stores.filter_map(|store| store.certificates.store().word());
+        words.find_map(|text| {
             let (since, what) = text.split_once(' ')?;
             let since = Timestamp::from_unix_s(since.parse().ok()?);
             let is_long = now.unix_ms().saturating_sub(since.unix_ms()) >= FLEET_AWAY_TOLD_MS;

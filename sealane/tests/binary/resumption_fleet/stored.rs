@@ -70,9 +70,12 @@ fn a_machine_that_hears_late_of_a_root_resumes_then_and_one_that_never_hears_ref
     let from = fleet.announce(&mut root, lifetime, 1, 9);
     fleet.share(&root, early..late);
     fleet.wait_until_taken(early..late, 2);
-    let shown: serde_json::Value =
-        serde_json::from_str(&fleet.machines[0].admin("/state")).unwrap();
-    assert_eq!(shown["tickets"]["announced"][0]["epoch"], from.0, "{shown}");
+    // It says so before its state does.
+    let shown = wait_for("its state", || {
+        let shown = fleet.machines[0].admin("/state");
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        (shown["tickets"]["announced"][0]["epoch"] == from.0).then_some(shown)
+    });
     assert_eq!(shown["tickets"]["is_shared"], true);
     wait_for("it holds", || (fleet.epoch(&root, lifetime) >= from).then_some(()));
     // Lanes look at their clock once a second.
