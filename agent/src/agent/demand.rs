@@ -251,7 +251,10 @@ impl Agent {
         for (id, name) in lapsed {
             self.demanded.known.remove(&id);
             self.certificates.remove(&id);
-            if let Err(error) = self.ledger.remove(&name) {
+            // Somebody may have brought another one meanwhile.
+            let held = self.ledger.held(std::slice::from_ref(&name)).ok().flatten();
+            let is_over = held.is_none_or(|held| super::seconds(held.not_after_s) <= now);
+            if is_over && let Err(error) = self.ledger.remove(&name) {
                 say_at(Priority::Warning, &format!("{name}: not removed: {error}"));
             }
             self.forget_demand(&name);

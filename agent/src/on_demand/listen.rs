@@ -54,8 +54,9 @@ pub(crate) async fn listen(socket: PathBuf, tell: impl Fn(Asked)) {
 }
 
 async fn take(socket: &Path, with_served: bool) -> Result<Asked, ListenError> {
-    let wanted = noted(socket, "/names/wanted").await?;
     let served = if with_served { noted(socket, "/names/served").await? } else { Vec::new() };
+    // What is read is taken: last, because it is the one that nobody tells again.
+    let wanted = noted(socket, "/names/wanted").await?;
     let name = |noted: Noted| value::host_name(&noted.name).ok();
     let name = |noted| name(noted).filter(|name| !name.starts_with('*'));
     Ok(Asked { served: served.into_iter().filter_map(name).collect(), wanted: ordered(wanted) })

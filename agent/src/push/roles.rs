@@ -7,6 +7,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME;
 use x509_parser::prelude::FromDer as _;
 
 use crate::settings::{NamePattern, PushRole, PushVerb};
@@ -52,6 +53,11 @@ impl Client {
         let leaf = chain.first().and_then(|der| X509Certificate::from_der(der).ok());
         let Some((_, leaf)) = leaf else { return Self::default() };
         let alternative = leaf.subject_alternative_name().ok().flatten();
+        let has_some = leaf.extensions().iter().any(|one| one.oid == OID_X509_EXT_SUBJECT_ALT_NAME);
+        if has_some && alternative.is_none() {
+            // What cannot be read is not nothing: the common name has no say beside it.
+            return Self::default();
+        }
         let names = alternative.iter().flat_map(|extension| &extension.value.general_names);
         let names = names.filter_map(|name| match name {
             GeneralName::DNSName(name) | GeneralName::URI(name) => Some((*name).to_owned()),
