@@ -16,7 +16,7 @@ use sealane_engine::certificates::{
 use zeroize::Zeroizing;
 
 use crate::error::{Fault, StoreError};
-use crate::keyed::{Imported, KeyedStore};
+use crate::keyed::{Imported, KeyedStore, Over};
 use crate::seal::{OpenError, SealedEntry};
 use crate::tables::Tables;
 
@@ -87,30 +87,32 @@ impl KeyedStore {
         now_s: i64,
         changes: &[KeptChange<'_>],
     ) -> Result<Imported, StoreError> {
-        self.exchange(certificates, &[], now_s, changes)
+        check_lengths(changes)?;
+        self.import_with(certificates, Over::All, now_s, |txn| self.change_entries(txn, changes))
     }
 
-    /// The same, and removes certificates, whatever is served for their names beside them.
+    /// Takes over what another machine has, in one transaction: removes certificates, whatever is
+    /// served for their names beside them, and imports others, of which each name is served by the
+    /// one that begins later, in whatever order they come.
     ///
     /// # Errors
     /// As of [`Self::keep`].
-    pub fn exchange(
+    pub fn take_over(
         &self,
         certificates: &[Arc<Certificate>],
         removed: &[CertificateDigest],
         now_s: i64,
         changes: &[KeptChange<'_>],
     ) -> Result<Imported, StoreError> {
-        for (name, value) in changes {
-            let len = value.map_or(0, <[u8]>::len);
-            if name.is_empty() || name.len() > KEPT_NAME_BYTES_MAX || len > KEPT_BYTES_MAX {
-                return Err(StoreError::KeptTooLong { name: (*name).to_owned(), len });
-            }
-        }
-        self.import_with(certificates, now_s, |txn| {
+        check_lengths(changes)?;
+        self.import_with(certificates, Over::Earlier, now_s, |txn| {
             removed.iter().try_for_each(|digest| self.remove_one(txn, *digest))?;
-            changes.iter().try_for_each(|(name, value)| self.change_entry(txn, name, *value))
+            self.change_entries(txn, changes)
         })
+    }
+
+    fn change_entries(&self, txn: &mut RwTxn<'_>, changes: &[KeptChange<'_>]) -> Result<(), Fault> {
+        changes.iter().try_for_each(|(name, value)| self.change_entry(txn, name, *value))
     }
 
     /// Seals every entry anew that is not sealed with the current key; returns how many.
@@ -239,6 +241,16 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+fn check_lengths(changes: &[KeptChange<'_>]) -> Result<(), StoreError> {
+    for (name, value) in changes {
+        let len = value.map_or(0, <[u8]>::len);
+        if name.is_empty() || name.len() > KEPT_NAME_BYTES_MAX || len > KEPT_BYTES_MAX {
+            return Err(StoreError::KeptTooLong { name: (*name).to_owned(), len });
+        }
+    }
+    Ok(())
 }
 
 /// The first certificate and private key of `pem`.

@@ -66,13 +66,14 @@ impl KeyedStore {
         certificates: &[Arc<Certificate>],
         now_s: i64,
     ) -> Result<Imported, StoreError> {
-        self.import_with(certificates, now_s, |_| Ok(()))
+        self.import_with(certificates, Over::All, now_s, |_| Ok(()))
     }
 
     /// The same with `more`, which is written in the same transaction.
     pub(crate) fn import_with(
         &self,
         certificates: &[Arc<Certificate>],
+        over: Over,
         now_s: i64,
         more: impl FnOnce(&mut RwTxn<'_>) -> Result<(), Fault>,
     ) -> Result<Imported, StoreError> {
@@ -82,7 +83,7 @@ impl KeyedStore {
         let mut imported = Imported::default();
         self.store.write(|txn| {
             let mut each = certificates.iter();
-            each.try_for_each(|one| self.import_one(txn, one, now_s, &mut imported))?;
+            each.try_for_each(|one| self.import_one(txn, one, over, now_s, &mut imported))?;
             more(txn)
         })?;
         Ok(imported)
@@ -183,6 +184,7 @@ impl KeyedStore {
         &self,
         txn: &mut RwTxn<'_>,
         certificate: &Certificate,
+        over: Over,
         now_s: i64,
         imported: &mut Imported,
     ) -> Result<(), Fault> {
@@ -197,6 +199,9 @@ impl KeyedStore {
         let placed = StoredCertificate { digest, key_type: certificate.key_type() };
         let mut replaced = BTreeSet::new();
         for name in certificate.names() {
+            if over == Over::Earlier && self.serves_later(txn, name, certificate)? {
+                continue;
+            }
             replaced.extend(self.rows().place(txn, name, placed)?.map(|before| before.0));
         }
         if replaced.is_empty() {
@@ -207,7 +212,34 @@ impl KeyedStore {
         for before in replaced {
             self.tables().drop_if_unserved(txn, CertificateDigest(before))?;
         }
+        if over == Over::Earlier {
+            // It may have found a later one at each of its names.
+            self.tables().drop_if_unserved(txn, digest)?;
+        }
         Ok(())
+    }
+
+    /// Whether `name` is served by a certificate with the same kind of key that begins later, ends
+    /// later, or has the greater digest, in this order.
+    fn serves_later(
+        &self,
+        txn: &RwTxn<'_>,
+        name: &str,
+        certificate: &Certificate,
+    ) -> Result<bool, Fault> {
+        let rank = certificate.key_type().rank();
+        let digest = chain_digest(certificate.chain());
+        let new = (certificate.not_before_s(), certificate.not_after_s(), digest.0);
+        // What cannot be read, or is proven by nobody, makes room.
+        for entry in self.rows().named(txn, name).unwrap_or_default() {
+            if entry.key_type.rank() == rank
+                && let Some(record) = self.tables().record(txn, entry.digest)?
+                && (record.not_before_s, record.not_after_s, entry.digest.0) > new
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn insert(
@@ -433,6 +465,15 @@ impl StoreView for View<'_> {
     fn gone_since(&self, seen: Option<u64>) -> Result<Gone, StoreFailure> {
         self.keyed.tables().gone_since(&self.txn, seen).map_err(|_| StoreFailure)
     }
+}
+
+/// Over what is served for a name an import may put a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Whatever it is: of two imports the later one holds.
+    All,
+    /// What begins earlier: the order of imports does not count.
+    Earlier,
 }
 
 /// What became of certificates that were imported.

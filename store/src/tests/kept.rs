@@ -130,3 +130,46 @@ fn a_challenge_is_answered_with_the_certificate_that_is_kept_for_its_name() {
     store.keep(&[], NOW_S, &[(&name, Some(b"no PEM"))]).unwrap();
     assert!(store.view().unwrap().challenge("a.test").is_err());
 }
+
+/// What comes from other machines comes in any order, and leaves each name to the same certificate.
+#[test]
+fn what_is_taken_over_serves_the_later_one_in_whatever_order_it_comes() {
+    let two = [certificate(&["a.test", "b.test"]), certificate(&["a.test", "c.test"])];
+    let inner = certificate(&["a.test"]);
+    let digest_of = |one: &Certificate| crate::chain_digest(one.chain()).0;
+    // Their dates are the same: the greater digest is the later one.
+    let mut all = [Arc::clone(&two[0]), Arc::clone(&two[1]), Arc::clone(&inner)];
+    all.sort_by_key(|one| digest_of(one));
+    let latest = leaf(&all[2]);
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let folder = TempDir::new().unwrap();
+        let store = create(&folder, KEY_1);
+        for place in order {
+            store.take_over(&[Arc::clone(&all[place])], &[], NOW_S, &[]).unwrap();
+        }
+        assert_eq!(served(&store, "a.test"), Ok(latest.clone()), "{order:?}");
+        assert_eq!(served(&store, "b.test"), Ok(leaf(&two[0])));
+        assert_eq!(served(&store, "c.test"), Ok(leaf(&two[1])));
+        // One that is served for no name is none of the store.
+        let expected = if leaf(&inner) == latest { 3 } else { 2 };
+        assert_eq!(store.store().summary().unwrap().certificates, expected);
+    }
+}
+
+#[test]
+fn what_is_removed_leaves_alone_what_is_beside_it() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let (a, other) = (certificate(&["a.test", "b.test"]), certificate(&["c.test"]));
+    let ed25519 = certificate_of(&PKCS_ED25519, &["a.test"]);
+    store.import(&[Arc::clone(&a), other, Arc::clone(&ed25519)], NOW_S).unwrap();
+    let gone = crate::chain_digest(a.chain());
+    store.take_over(&[], &[gone], NOW_S, &[]).unwrap();
+    assert_eq!(served(&store, "a.test"), Ok(leaf(&ed25519)));
+    assert_eq!(served(&store, "b.test"), Ok(None));
+    assert!(served(&store, "c.test").unwrap().is_some());
+    assert_eq!(store.store().summary().unwrap().certificates, 2);
+    let path = store.store().path().to_owned();
+    drop(store);
+    examine(&path, || {}).unwrap();
+}
