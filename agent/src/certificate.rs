@@ -9,8 +9,6 @@ use rcgen::{
 };
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use sealane_engine::certificates::{Certificate, DefaultCertificate, IndexBuilder};
-use sealane_engine::policy::Group;
-use sealane_engine::provider::{ProviderChoice, lane_provider};
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
@@ -18,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::failure::Failed;
 use crate::ledger::Secret;
 use crate::settings::KeyKind;
+use crate::trust::our_provider;
 
 /// Makes a key for one certificate.
 pub(crate) fn new_key(kind: KeyKind) -> Result<Secret, Failed> {
@@ -80,10 +79,8 @@ pub(crate) fn join(
         let pair = Zeroizing::new(pair);
         Zeroizing::new(pair.serialize_pem())
     };
-    let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
-        .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
-        .map_err(|error| Failed::ours(error.to_string()))?;
-    let mut builder = IndexBuilder::new(&provider.crypto, now_s);
+    let provider = our_provider().map_err(|error| Failed::ours(error.to_string()))?;
+    let mut builder = IndexBuilder::new(&provider, now_s);
     builder.add_pair(label, chain.as_bytes(), label, key.as_bytes());
     let indexed = builder.finish(DefaultCertificate::Absent);
     if let Some(error) = indexed.errors.first() {
@@ -92,7 +89,7 @@ pub(crate) fn join(
     let Some(certificate) = indexed.index.iter().next() else {
         return Err(refused("it sent none".into()));
     };
-    certificate.verify(&provider.crypto).map_err(|error| refused(error.to_string()))?;
+    certificate.verify(&provider).map_err(|error| refused(error.to_string()))?;
     let has = |name: &&String| certificate.names().iter().any(|has| **has == ***name);
     if let Some(missing) = names.iter().find(|name| !has(name)) {
         return Err(refused(format!("{missing} is not in it")));

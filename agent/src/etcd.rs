@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -46,6 +46,12 @@ pub(crate) struct Etcd {
 struct Login {
     user: String,
     password: Zeroizing<String>,
+}
+
+#[derive(Serialize)]
+struct Credentials<'c> {
+    name: &'c str,
+    password: &'c str,
 }
 
 impl Etcd {
@@ -165,6 +171,7 @@ impl Etcd {
             "key": bytes_text(prefix.as_bytes()),
             "range_end": bytes_text(&end_of_prefix(prefix)),
             "start_revision": from.to_string(),
+            "fragment": true,
             "progress_notify": true,
         }});
         let text = asked.to_string();
@@ -196,10 +203,10 @@ impl Etcd {
     where
         F: Future<Output = Result<T, EtcdError>>,
     {
-        let count = self.endpoints.len();
+        let (first, count) = (self.first.get(), self.endpoints.len());
         let mut last = EtcdError::nowhere();
         for number in 0..count {
-            let at = (self.first.get() + number) % count;
+            let at = (first + number) % count;
             let Some(endpoint) = self.endpoints.get(at) else { break };
             last = match self.logged_in(endpoint, &ask).await {
                 Err(error) if error.is_of_endpoint() => {
@@ -242,7 +249,8 @@ impl Etcd {
     async fn log_in(&self, endpoint: &str) -> Result<(), EtcdError> {
         let Some(Login { user, password }) = &self.login else { return Ok(()) };
         self.token.replace(None);
-        let asked = Zeroizing::new(json!({ "name": user, "password": **password }).to_string());
+        let asked = Credentials { name: user, password };
+        let asked = Zeroizing::new(serde_json::to_string(&asked).unwrap_or_default());
         let Token { token } = self.once(endpoint, "auth/authenticate", &asked).await?;
         self.token.replace(Some(token));
         Ok(())
@@ -279,9 +287,15 @@ impl Etcd {
             .uri(format!("{endpoint}/v3/{what}"))
             .header(CONTENT_TYPE, "application/json");
         if let Some(token) = &*self.token.borrow() {
+            let token = HeaderValue::from_str(token).map(|mut token| {
+                token.set_sensitive(true);
+                token
+            });
+            let token = token.map_err(|error| EtcdError::unheard(endpoint, &error))?;
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request.body(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+        let request =
+            request.body(Full::new(Bytes::from_owner(Zeroizing::new(text.as_bytes().to_vec()))));
         let request = request.map_err(|error| EtcdError::unheard(endpoint, &error))?;
         let sent = tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await;
         let response = sent.map_err(|_| EtcdError::late(endpoint, REQUEST_TIMEOUT))?;

@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::crypto::CryptoProvider;
 use sealane_operator::{Priority, say, say_at, value};
 use sealane_store::{KeyedStore, SealingKeys};
 use tokio::task::spawn_local;
@@ -31,7 +32,7 @@ use zeroize::Zeroizing;
 
 use crate::etcd::{Change, Etcd, EtcdError};
 use crate::settings::FleetSettings;
-use crate::trust::TrustError;
+use crate::trust::{TrustError, our_provider};
 
 pub(crate) use claim::Claim;
 use places::Places;
@@ -44,6 +45,7 @@ pub(crate) struct Fleet {
     etcd: Etcd,
     keys: SealingKeys,
     places: Places,
+    provider: CryptoProvider,
     settings: FleetSettings,
     store: Arc<KeyedStore>,
     /// What is wrong with the cluster, since when; none while it answers.
@@ -68,6 +70,7 @@ impl Fleet {
             etcd: Etcd::new(&settings.etcd)?,
             keys,
             places: Places::below(&settings.prefix),
+            provider: our_provider()?,
             settings: settings.clone(),
             store,
             away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
@@ -81,18 +84,22 @@ impl Fleet {
     pub(crate) async fn share(self: Rc<Self>, changed: impl Fn(Vec<Vec<String>>)) {
         let mut wait = WAIT_MIN;
         loop {
-            let begun = Instant::now();
+            let mut followed = Duration::ZERO;
             let failure = match Replica::listed(&self, &changed).await {
                 Ok(mut replica) => {
                     self.came_back();
                     // Whoever waits to order may.
                     changed(Vec::new());
-                    replica.follow(&changed).await
+                    let begun = Instant::now();
+                    let failure = replica.follow(&changed).await;
+                    followed = begun.elapsed();
+                    failure
                 }
                 Err(failure) => failure,
             };
             self.went_away(&failure);
-            wait = if begun.elapsed() > WAIT_MAX { WAIT_MIN } else { (wait * 2).min(WAIT_MAX) };
+            // A list takes long where there is much: that is no sign of a cluster that is well.
+            wait = if followed > WAIT_MAX { WAIT_MIN } else { (wait * 2).min(WAIT_MAX) };
             tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         }
     }

@@ -240,6 +240,11 @@ impl<'o> Carried<'o> {
         let directory = &self.wanted.directory;
         let certificate = certificate::join(&chain, key, names, directory, now_s)?;
         if let Some(claim) = self.claim {
+            // Whoever can write to the cluster may have put an old order back.
+            if certificate.not_before_s() <= self.wanted.held_since_s {
+                let text = format!("{}: the order is of an older certificate", self.label());
+                return Err(Failed { ends_order: true, ..Failed::later(text) });
+            }
             claim.issue(directory, &certificate, &self.entry).await?;
         }
         self.ledger.issue(self.wanted.id, &self.entry, &certificate, now_s)?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use tokio::time::Instant;
 
 use super::failure::EtcdError;
 use super::wire::{Entry, Watched};
@@ -16,6 +17,8 @@ pub(crate) struct Watch {
     gathered: Vec<u8>,
     /// How much of it has no end of a line.
     searched: usize,
+    /// When the last of it came.
+    heard: Instant,
 }
 
 /// What a watch has seen.
@@ -30,7 +33,7 @@ pub(crate) enum Seen {
 
 impl Watch {
     pub(super) fn new(endpoint: String, body: Incoming) -> Self {
-        Self { endpoint, body, gathered: Vec::new(), searched: 0 }
+        Self { endpoint, body, gathered: Vec::new(), searched: 0, heard: Instant::now() }
     }
 
     /// What happens next; may be dropped and called again.
@@ -47,13 +50,14 @@ impl Watch {
             if self.searched < self.gathered.len() {
                 continue;
             }
-            let frame = tokio::time::timeout(SILENCE_MAX, self.body.frame()).await;
+            let frame = tokio::time::timeout_at(self.heard + SILENCE_MAX, self.body.frame()).await;
             let frame = frame.map_err(|_| EtcdError::late(&self.endpoint, SILENCE_MAX))?;
             let frame = match frame {
                 None => return Err(EtcdError::ended(&self.endpoint)),
                 Some(Err(error)) => return Err(EtcdError::unheard(&self.endpoint, &error)),
                 Some(Ok(frame)) => frame,
             };
+            self.heard = Instant::now();
             if let Some(data) = frame.data_ref() {
                 if self.gathered.len() + data.len() > MESSAGE_BYTES_MAX {
                     return Err(EtcdError::endless(&self.endpoint, MESSAGE_BYTES_MAX));
@@ -94,8 +98,13 @@ impl Watch {
         if events.canceled {
             return Err(EtcdError::said(&self.endpoint, &events.cancel_reason));
         }
-        let (events_of, revision) = (events.events, events.header.revision);
-        let events = events_of.into_iter().map(|event| {
+        // The header has the store's revision, which what comes late is behind.
+        let revision = match events.events.last() {
+            Some(last) => last.kv.mod_revision - i64::from(events.fragment),
+            None if events.created => 0,
+            None => events.header.revision,
+        };
+        let events = events.events.into_iter().map(|event| {
             let entry = Entry::from(event.kv);
             let is_deleted = event.kind == "DELETE";
             (entry.key.clone(), (!is_deleted).then_some(entry))
@@ -104,7 +113,8 @@ impl Watch {
     }
 }
 
-/// Bytes of one message: what was changed at one revision, or a thousand of them.
+/// Bytes of one message; etcd sends parts of 1.5 MiB and a change.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// A watch tells every ten minutes that there was nothing to tell.
-const SILENCE_MAX: Duration = Duration::from_secs(1_200);
+/// How long a watch may be silent: what this machine tells of itself, every ten seconds, is told
+/// by it too.
+const SILENCE_MAX: Duration = Duration::from_secs(60);

@@ -129,7 +129,7 @@ pub(super) struct KeyValue {
     #[serde(default, deserialize_with = "number")]
     create_revision: i64,
     #[serde(default, deserialize_with = "number")]
-    mod_revision: i64,
+    pub(super) mod_revision: i64,
     #[serde(default, deserialize_with = "number")]
     lease: i64,
 }
@@ -185,6 +185,11 @@ pub(super) struct Events {
     pub(super) header: Header,
     #[serde(default)]
     pub(super) canceled: bool,
+    #[serde(default)]
+    pub(super) created: bool,
+    /// More of the same comes in the next message.
+    #[serde(default)]
+    pub(super) fragment: bool,
     #[serde(default, deserialize_with = "number")]
     pub(super) compact_revision: i64,
     #[serde(default)]

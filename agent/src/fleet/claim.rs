@@ -112,8 +112,12 @@ impl Fleet {
         let place = self.places.certificate(names.iter().map(String::as_str), key_type);
         let entry =
             self.etcd.get(&place).await.map_err(|error| Failed::later(error.to_string()))?;
-        let rank = entry.and_then(|entry| Sealed::parse(&entry.value).map(|sealed| sealed.rank));
-        Ok(rank.is_some_and(|rank| rank.not_before_s > than_s))
+        let Some(entry) = entry else { return Ok(false) };
+        let found = Sealed::parse(&entry.value).filter(|sealed| !sealed.is_removed);
+        // What is in clear anybody can write who writes there at all.
+        Ok(found.is_some_and(|sealed| {
+            sealed.rank.not_before_s > than_s && sealed.prove(&place, &self.keys).is_ok()
+        }))
     }
 
     /// The value of an entry that all machines have: what is there, or else `value`, put now.

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::{Certificate, CertificateDigest, CertificateStore as _};
-use sealane_engine::policy::Group;
-use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_operator::{Priority, say_at};
 use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, Listed, StoreError, UnsealError};
 use zeroize::Zeroizing;
@@ -25,7 +23,12 @@ pub(super) struct Replica<'f> {
     fleet: &'f Fleet,
     /// The cluster, once it is known to be the one that this store was filled from.
     cluster: Option<String>,
-    provider: rustls::crypto::CryptoProvider,
+    /// What was here, and was not at the last look: with its rank.
+    left: HashMap<String, Rank>,
+    /// The revision up to which a watch has to have told all, by the last look behind it.
+    owed: i64,
+    /// What was written last of the cluster and the revision up to which everything is here.
+    written: Option<String>,
     /// What is in the cluster: the revision at which it was put there, and which one it is.
     known: HashMap<String, (i64, Option<Rank>)>,
     /// The best that this machine's store has.
@@ -48,13 +51,12 @@ impl<'f> Replica<'f> {
         fleet: &'f Fleet,
         changed: &impl Fn(Vec<Names>),
     ) -> Result<Self, EtcdError> {
-        let provider = lane_provider(ProviderChoice::Auto, &Group::ALL)
-            .or_else(|_| lane_provider(ProviderChoice::AwsLc, &Group::ALL))
-            .map_err(|error| EtcdError::ours(&error.to_string()))?;
         let mut replica = Self {
             fleet,
             cluster: None,
-            provider: provider.crypto,
+            left: HashMap::new(),
+            owed: 0,
+            written: None,
             known: HashMap::new(),
             local: HashMap::new(),
             may_offer: true,
@@ -90,8 +92,11 @@ impl<'f> Replica<'f> {
         changed: &impl Fn(Vec<Names>),
     ) -> Result<(), EtcdError> {
         let (mut events, mut wait) = (HashMap::new(), TICK);
-        // All that has come by now, for one transaction.
+        let until = Instant::now() + 2 * TICK;
+        // All that has come by now, for one transaction; a key that changes without a pause has no
+        // end of it.
         while events.len() < PAGE
+            && Instant::now() < until
             && let Ok(seen) = tokio::time::timeout(wait, watch.next()).await
         {
             match seen? {
@@ -173,17 +178,17 @@ impl<'f> Replica<'f> {
         }
         for key in deleted {
             self.known.remove(&key);
-            match key.strip_prefix(&below).filter(|name| is_shared(name)) {
+            // Whoever deletes need not have the sealing key: what is made anew goes, a certificate
+            // is put back, and an account or a root stays here.
+            match key.strip_prefix(&below).filter(|name| is_passing(name)) {
                 Some(name) => entries.push((name.to_owned(), None)),
-                // Whoever deletes a certificate need not have the sealing key: it is put back.
                 None => self.may_offer |= self.local.contains_key(&key),
             }
         }
         if certificates.is_empty() && entries.is_empty() && removed.is_empty() {
             return Ok(false);
         }
-        // In the order of their ranks: of two with names in common, the later one is served.
-        certificates.sort_by_key(|(rank, _, _)| *rank);
+        self.see_that_it_is_the_same_store()?;
         let taken: Vec<Arc<Certificate>> =
             certificates.iter().map(|(_, _, certificate)| Arc::clone(certificate)).collect();
         let upto = self.cluster.as_deref().map(|cluster| format!("{cluster} {}", self.revision));
@@ -194,8 +199,9 @@ impl<'f> Replica<'f> {
             .collect();
         let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
         let gone: Vec<_> = removed.iter().map(|(_, rank)| CertificateDigest(rank.digest)).collect();
-        let exchanged = self.fleet.store.exchange(&taken, &gone, now_s, &changes);
+        let exchanged = self.fleet.store.take_over(&taken, &gone, now_s, &changes);
         exchanged.map_err(|error| ours(&error))?;
+        self.written = upto.or(self.written.take());
         for (place, _) in removed {
             self.local.remove(&place);
         }
@@ -218,22 +224,27 @@ impl<'f> Replica<'f> {
             return None;
         };
         let rank = sealed.rank;
-        if sealed.is_removed && sealed.prove_removed(&place, &self.fleet.keys).is_ok() {
+        if sealed.is_removed && sealed.prove(&place, &self.fleet.keys).is_ok() {
             self.known.insert(place.clone(), (mod_revision, Some(rank)));
             let local = *self.local.get(&place)?;
             self.may_offer |= local > rank;
             return (local <= rank).then_some(Better::Removed(place, local));
         }
-        if let Some(local) = self.local.get(&place)
-            && *local >= rank
+        if let Some(local) = self.local.get(&place).copied()
+            && local >= rank
         {
-            self.may_offer |= *local > rank;
-            self.known.insert(place, (mod_revision, Some(rank)));
+            // Nothing of it is needed here; but whoever ruined it has no sealing key.
+            let known = match sealed.prove(&place, &self.fleet.keys) {
+                Err(UnsealError::Damaged) => Rank::LEAST,
+                Err(UnsealError::KeyMissing { .. }) | Ok(()) => rank,
+            };
+            self.may_offer |= local > known;
+            self.known.insert(place, (mod_revision, Some(known)));
             return None;
         }
         let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
-        let Fleet { places, keys, .. } = self.fleet;
-        match sealed.open(&place, places, keys, &self.provider, now_s) {
+        let Fleet { places, keys, provider, .. } = self.fleet;
+        match sealed.open(&place, places, keys, provider, now_s) {
             Ok(certificate) => {
                 self.known.insert(place.clone(), (mod_revision, Some(rank)));
                 Some(Better::Certificate(rank, place, certificate))
@@ -300,7 +311,12 @@ impl<'f> Replica<'f> {
         if self.may_offer {
             self.may_offer = self.offer().await?;
         }
-        Ok(())
+        // What takes the place of what has left is there first, and nothing has changed since.
+        let is_all_seen = self.scanned.is_some_and(|(seen, ..)| seen == version);
+        match !self.may_offer && is_all_seen {
+            true => self.remove().await,
+            false => Ok(()),
+        }
     }
 
     /// Looks through the store for the best that it has at each place.
@@ -331,36 +347,74 @@ impl<'f> Replica<'f> {
             }
         }
         self.scanned = Some((version, Instant::now(), begun.elapsed()));
-        self.remove(before).await
+        for (place, rank) in before {
+            if !self.local.contains_key(&place) {
+                self.left.entry(place).or_insert(rank);
+            }
+        }
+        Ok(())
     }
 
-    /// Says in the cluster what has left this machine's store: somebody has removed it, or
-    /// another took its place. What leaves by the thousand was lost, and comes back.
-    async fn remove(&mut self, before: HashMap<String, Rank>) -> Result<(), EtcdError> {
-        let count_max = (before.len() / REMOVED_SHARE).max(REMOVED_MAX);
-        let is_known = |(place, rank): (String, Rank)| {
-            let (at, known) = *self.known.get(&place)?;
-            let has_left = !self.local.contains_key(&place) && known == Some(rank);
-            has_left.then_some((place, rank, at))
-        };
-        let gone: Vec<_> = before.into_iter().filter_map(is_known).collect();
-        if gone.len() > count_max {
+    /// Says in the cluster what somebody has removed from this machine's store. What another took
+    /// the place of was not removed; what leaves by the thousand, or because the store was put back
+    /// from a copy, was lost, and comes back.
+    async fn remove(&mut self) -> Result<(), EtcdError> {
+        let left = std::mem::take(&mut self.left);
+        if left.is_empty() {
+            return Ok(());
+        }
+        let count_max = ((self.local.len() + left.len()) / REMOVED_SHARE).max(REMOVED_MAX);
+        if left.len() > count_max {
             return Err(EtcdError::ours(&format!(
                 "{} certificates have left this machine's store at once, of which a fleet takes \
                  {count_max} for removed: they come back from the cluster; if they are meant to \
                  go, remove fewer at a time",
-                gone.len()
+                left.len()
             )));
         }
-        for (place, rank, at) in gone {
-            let value = sealed::seal_removal(&place, rank, &self.fleet.keys);
-            let value = value.map_err(|error| EtcdError::ours(&error.to_string()))?;
-            let compare = [Compare::Modified(&place, at)];
-            // If another has changed it meanwhile, the watch brings that.
-            let put = [Change::Put(&place, &value, 0)];
-            if let Some(revision) = self.fleet.etcd.change_if(&compare, &put).await? {
-                self.known.insert(place, (revision, Some(rank)));
+        self.see_that_it_is_the_same_store()?;
+        for (place, rank) in left {
+            self.remove_one(place, rank).await?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the store was put back from a copy: that has another word of the cluster.
+    fn see_that_it_is_the_same_store(&self) -> Result<(), EtcdError> {
+        let Some(written) = &self.written else { return Ok(()) };
+        let kept = self.fleet.store.kept(CLUSTER).map_err(|error| ours(&error))?;
+        match kept.is_some_and(|kept| kept.as_slice() == written.as_bytes()) {
+            true => Ok(()),
+            false => Err(EtcdError::ours(
+                "the store was put back from a copy: what it lacks comes from the cluster",
+            )),
+        }
+    }
+
+    async fn remove_one(&mut self, place: String, rank: Rank) -> Result<(), EtcdError> {
+        let at =
+            self.known.get(&place).filter(|(_, known)| *known == Some(rank)).map(|(at, _)| *at);
+        let is_here_again = self.local.contains_key(&place);
+        let Some(at) = at.filter(|_| !is_here_again) else { return Ok(()) };
+        let Fleet { etcd, places, keys, provider, store, .. } = self.fleet;
+        let Some(entry) = etcd.get(&place).await? else { return Ok(()) };
+        let Some(sealed) = Sealed::parse(&entry.value) else { return Ok(()) };
+        let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
+        let Ok(certificate) = sealed.open(&place, places, keys, provider, now_s) else {
+            return Ok(());
+        };
+        for name in certificate.names() {
+            let served = store.store().find(name).map_err(|error| ours(&error))?;
+            if served.iter().any(|one| one.key_type == certificate.key_type()) {
+                return Ok(());
             }
+        }
+        let value = sealed::seal_removal(&place, rank, keys);
+        let value = value.map_err(|error| EtcdError::ours(&error.to_string()))?;
+        // If another has changed it meanwhile, the watch brings that.
+        let compare = [Compare::Modified(&place, at)];
+        if let Some(revision) = etcd.change_if(&compare, &[Change::Put(&place, &value, 0)]).await? {
+            self.known.insert(place, (revision, Some(rank)));
         }
         Ok(())
     }
@@ -450,7 +504,9 @@ impl<'f> Replica<'f> {
         let Fleet { etcd, places, .. } = self.fleet;
         let (missed, page) = etcd.changed_since(&places.certificates(), self.revision).await?;
         self.note_cluster(&page.cluster)?;
-        if missed > 0 || page.revision < self.revision {
+        // What is under way now, its own puts among it, has come by the next look.
+        let owed = std::mem::replace(&mut self.owed, if missed > 0 { page.revision } else { 0 });
+        if self.revision < owed || page.revision < self.revision {
             return Err(EtcdError::ours("the watch has missed something; all is listed again"));
         }
         Ok(())
@@ -485,12 +541,11 @@ impl<'f> Replica<'f> {
             say_at(Priority::Warning, &format!("fleet: {warning}"));
         }
         self.cluster = Some(cluster.to_owned());
-        if before == Some(cluster) && written == self.revision {
-            return Ok(());
-        }
         let text = format!("{cluster} {}", self.revision);
         let kept = store.keep(&[], 0, &[(CLUSTER, Some(text.as_bytes()))]);
-        kept.map(drop).map_err(|error| ours(&error))
+        kept.map_err(|error| ours(&error))?;
+        self.written = Some(text);
+        Ok(())
     }
 }
 
@@ -513,6 +568,11 @@ struct Offered {
 /// Whether machines share the entry `name` of their stores.
 fn is_shared(name: &str) -> bool {
     SHARED.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether the entry `name` is of no use any more once it is deleted.
+fn is_passing(name: &str) -> bool {
+    name.starts_with(ANSWERS) || name.starts_with(WAITS)
 }
 
 fn ours(error: &StoreError) -> EtcdError {
@@ -541,6 +601,8 @@ const REMOVED_SHARE: usize = 10;
 /// How many times longer than a scan of the store it is until the next.
 const SCAN_SHARE: u32 = 50;
 /// Entries of the store that all machines have.
-const SHARED: [&str; 4] = [ANSWERS, "acme/account/", "acme/wait/", "tickets/"];
+const SHARED: [&str; 4] = [ANSWERS, "acme/account/", WAITS, "tickets/"];
 /// How often the store is looked at for changes.
 const TICK: Duration = Duration::from_secs(1);
+/// Entries with what is waited for.
+const WAITS: &str = "acme/wait/";

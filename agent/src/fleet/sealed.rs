@@ -76,13 +76,14 @@ impl<'v> Sealed<'v> {
         Some(Self { is_removed, rank, sealed: sealed.get(1..)? })
     }
 
-    /// Whether somebody with the sealing key has said so of this very certificate.
-    pub(super) fn prove_removed(&self, place: &str, keys: &SealingKeys) -> Result<(), OpenError> {
-        let said = keys.open_at(place, self.sealed)?;
-        match said.as_slice() == removal(self.rank).as_bytes() {
-            true => Ok(()),
-            false => Err(OpenError::Unusable("it is not what its place says".into())),
-        }
+    /// Shows that somebody with the sealing key put it at this place, with what is said in clear.
+    pub(super) fn prove(&self, place: &str, keys: &SealingKeys) -> Result<(), UnsealError> {
+        self.unseal(place, keys).map(drop)
+    }
+
+    fn unseal(&self, place: &str, keys: &SealingKeys) -> Result<Zeroizing<Vec<u8>>, UnsealError> {
+        let title = if self.is_removed { TITLE_OF_REMOVED } else { TITLE };
+        keys.open_at(&bound(place, &head(title, self.rank)), self.sealed)
     }
 
     /// Opens it, and holds it against its place and what is said of it in clear.
@@ -94,7 +95,7 @@ impl<'v> Sealed<'v> {
         provider: &CryptoProvider,
         now_s: i64,
     ) -> Result<Arc<Certificate>, OpenError> {
-        let text = keys.open_at(place, self.sealed)?;
+        let text = self.unseal(place, keys)?;
         let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
         let (label, pem) = text.split_at(end);
         let label = String::from_utf8_lossy(label);
@@ -134,8 +135,7 @@ pub(super) fn seal<'d>(
     text.extend_from_slice(label.as_bytes());
     text.push(b'\n');
     text.extend_from_slice(&pem);
-    let sealed = keys.seal_for(place, &text)?;
-    Ok([head(TITLE, rank).as_bytes(), b"\n", &sealed].concat())
+    sealed_with(&head(TITLE, rank), place, &text, keys)
 }
 
 /// What is put at `place` to say that a certificate is removed: sealed, so that nobody without the
@@ -148,14 +148,23 @@ pub(super) fn seal_removal(
     rank: Rank,
     keys: &SealingKeys,
 ) -> Result<Vec<u8>, sealane_store::SealingKeyError> {
-    let said = removal(rank);
-    let sealed = keys.seal_for(place, said.as_bytes())?;
-    Ok([said.as_bytes(), b"\n", &sealed].concat())
+    sealed_with(&head(TITLE_OF_REMOVED, rank), place, &[], keys)
 }
 
-/// The line in clear that says that a certificate is removed.
-fn removal(rank: Rank) -> String {
-    head(TITLE_OF_REMOVED, rank)
+/// A line in clear, and behind it what is sealed for that line at that place.
+fn sealed_with(
+    head: &str,
+    place: &str,
+    text: &[u8],
+    keys: &SealingKeys,
+) -> Result<Vec<u8>, sealane_store::SealingKeyError> {
+    let sealed = keys.seal_for(&bound(place, head), text)?;
+    Ok([head.as_bytes(), b"\n", &sealed].concat())
+}
+
+/// What a seal is bound to: neither goes to another place, nor under another line.
+fn bound(place: &str, head: &str) -> String {
+    format!("{place}\n{head}")
 }
 
 fn head(title: &str, Rank { not_before_s, not_after_s, digest }: Rank) -> String {

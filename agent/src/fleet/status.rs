@@ -102,12 +102,13 @@ pub(crate) fn table(statuses: &[Status]) -> String {
         "MACHINE", "VERSION", "CERTIFICATES", "GENERATION", "REVISION", "NOT TAKEN", "FIRST ENDS"
     );
     for one in statuses {
-        let ends =
-            one.soonest_end_s.map_or("-".to_owned(), |end| match u64::try_from(end - now_s) {
+        let ends = one.soonest_end_s.map_or("-".to_owned(), |end| {
+            match u64::try_from(end.saturating_sub(now_s)) {
                 Ok(left) if left >= DAY_S => format!("in {}d", left / DAY_S),
                 Ok(left) => format!("in {}", value::duration_text(Duration::from_secs(left))),
                 Err(_) => "expired".to_owned(),
-            });
+            }
+        });
         text += &format!(
             "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
             one.machine,

@@ -39,10 +39,17 @@ impl Machines {
 
 /// A chain and a key, as somebody pushes them.
 pub fn pem(name: &str) -> String {
+    pem_from(&[name], 2020)
+}
+
+/// One for these names, which begins in a year.
+pub fn pem_from(names: &[&str], year: i32) -> String {
     let (key, issuer_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let issuer = CertificateParams::new(vec!["ca.test".to_owned()]).unwrap();
     let issuer = Issuer::new(issuer, issuer_key);
-    let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut leaf = CertificateParams::new(names).unwrap();
+    leaf.not_before = rcgen::date_time_ymd(year, 1, 1);
     leaf.signed_by(&key, &issuer).unwrap().pem() + &key.serialize_pem()
 }
 

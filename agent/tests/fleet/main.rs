@@ -14,6 +14,7 @@ mod disasters;
 #[allow(dead_code, reason = "it is for all that starts agents")]
 #[path = "../pebble/harness/mod.rs"]
 mod harness;
+mod losses;
 mod machines;
 mod outages;
 mod serving;

@@ -134,6 +134,27 @@ impl Cluster {
         assert!(output.status.success(), "{script}: {output:?}");
     }
 
+    /// What is at a key.
+    pub fn value(&self, key: &str) -> Vec<u8> {
+        let mut command = self.etcdctl(&self.endpoint(0));
+        let mut value = command.args(["get", "--print-value-only", key]).output().unwrap().stdout;
+        // It ends the line.
+        value.pop();
+        value
+    }
+
+    /// Changes the last byte of what is at a key, and returns what is there then.
+    pub fn ruin(&self, key: &str) -> Vec<u8> {
+        let mut value = self.value(key);
+        *value.last_mut().unwrap() ^= 1;
+        let file = self.folder.path().join("ruined");
+        fs::write(&file, &value).unwrap();
+        let mut command = self.etcdctl(&self.endpoint(0));
+        let output = command.args(["put", key]).stdin(File::open(&file).unwrap()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        value
+    }
+
     /// The keys below the prefix and `below`.
     pub fn keys(&self, below: &str) -> Vec<String> {
         let all = self.control(&["get", "--prefix", "--keys-only", &format!("{PREFIX}{below}")]);
