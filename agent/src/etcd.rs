@@ -15,15 +15,15 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Collected, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use zeroize::Zeroizing;
 
+use crate::http::client;
 use crate::settings::{EtcdLogin, EtcdSettings};
 use crate::trust::{TrustError, client_config};
 
@@ -61,15 +61,7 @@ impl Etcd {
     /// Certificates or the password cannot be read.
     pub(crate) fn new(settings: &EtcdSettings) -> Result<Self, TrustError> {
         let config = client_config(&settings.roots, settings.identity.as_ref())?;
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(config)
-            .https_or_http()
-            .enable_http1()
-            .build();
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_timer(TokioTimer::new())
-            .build(connector);
+        let client = client(config, true, IDLE_TIMEOUT);
         let login = settings.login.as_ref().map(|EtcdLogin { user, password }| {
             let password = sealane_operator::secret_text(password)?;
             let password = Zeroizing::new(password.trim_end_matches(['\r', '\n']).to_owned());

@@ -11,11 +11,13 @@ use http::header::{RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use httpdate::HttpDate;
+use hyper::body::Body;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
+use rustls::ClientConfig;
 
 use crate::settings::RootSource;
 use crate::trust::{TrustError, client_config};
@@ -33,16 +35,7 @@ impl Https {
     /// # Errors
     /// Roots cannot be read, or none are there.
     pub(crate) fn trusting(roots: &[RootSource]) -> Result<Self, TrustError> {
-        let config = client_config(roots, None)?;
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(config)
-            .https_only()
-            .enable_http1()
-            .build();
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_timer(TokioTimer::new())
-            .build(connector);
+        let client = client(client_config(roots, None)?, false, IDLE_TIMEOUT);
         Ok(Self { client, told: Arc::default() })
     }
 
@@ -57,6 +50,25 @@ impl Https {
     pub(crate) fn asked_again_at(&self) -> Option<SystemTime> {
         self.told.to_come(false)
     }
+}
+
+/// A client over TLS of these settings, and in clear where a URL says so and it `may_be_plain`; it
+/// keeps connections open for so long after what was asked on them last.
+pub(crate) fn client<B>(
+    config: ClientConfig,
+    may_be_plain: bool,
+    idle: Duration,
+) -> Client<HttpsConnector<HttpConnector>, B>
+where
+    B: Body + Send,
+    B::Data: Send,
+{
+    let builder = HttpsConnectorBuilder::new().with_tls_config(config);
+    let builder = if may_be_plain { builder.https_or_http() } else { builder.https_only() };
+    Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(idle)
+        .pool_timer(TokioTimer::new())
+        .build(builder.enable_http1().build())
 }
 
 /// What an authority told in a header of its last answer, which the library above does not pass on.

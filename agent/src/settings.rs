@@ -7,6 +7,7 @@ mod on_demand;
 mod push;
 #[cfg(test)]
 mod tests;
+mod url;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

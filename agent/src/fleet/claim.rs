@@ -13,7 +13,7 @@ use super::sealed::{self, Rank, Sealed};
 use super::status::statuses;
 use crate::agent::now;
 use crate::etcd::{Change, Compare, EtcdError};
-use crate::failure::Failed;
+use crate::failure::{Failed, plain};
 use crate::ledger::{Answer, OrderEntry};
 use crate::settings::KeyKind;
 
@@ -58,10 +58,17 @@ impl Fleet {
                 // The answer to the first of two equal questions may have been lost.
                 match held {
                     Some(entry) if entry.lease == lease => entry.create_revision,
+                    Some(entry) if entry.lease == 0 => {
+                        let _ = self.etcd.revoke(lease).await;
+                        return Err(Failed::later(format!(
+                            "{label}: not ordered: {place} in etcd hangs on no lease, so that \
+                             nobody gives it back, and no agent put it there; delete it: etcdctl \
+                             del {place}"
+                        )));
+                    }
                     held => {
                         let _ = self.etcd.revoke(lease).await;
-                        let who =
-                            held.map(|held| String::from_utf8_lossy(&held.value).into_owned());
+                        let who = held.map(|held| plain(&String::from_utf8_lossy(&held.value)));
                         let who = who.unwrap_or_else(|| "another machine".into());
                         let text = format!("{label}: {who} is ordering it for the fleet");
                         let until = now().plus(self.settings.lease.as_secs());

@@ -14,6 +14,7 @@ use super::sealed::{self, OpenError, Rank, Sealed};
 use super::status::Reported;
 use crate::agent::now;
 use crate::etcd::{Change, Compare, Entry, EtcdError, PAGE, Seen, Watch};
+use crate::failure::plain;
 
 /// The names of a certificate.
 pub(super) type Names = Vec<String>;
@@ -279,6 +280,7 @@ impl<'f> Replica<'f> {
     fn refuse(&self, place: &str, what: &str) {
         self.reported.refused.set(self.reported.refused.get() + 1);
         if self.reported.refused.get() <= REFUSED_TOLD_MAX {
+            let place = plain(place);
             say_at(Priority::Warning, &format!("fleet: {place}: not taken: {what}"));
         }
     }

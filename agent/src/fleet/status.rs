@@ -11,6 +11,7 @@ use super::Fleet;
 use super::places::Places;
 use crate::agent::now;
 use crate::etcd::{Change, Etcd, EtcdError};
+use crate::failure::plain;
 
 /// What this machine has told the others.
 pub(super) struct Reported {
@@ -111,8 +112,8 @@ pub(crate) fn table(statuses: &[Status]) -> String {
         });
         text += &format!(
             "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
-            one.machine,
-            one.version,
+            plain(&one.machine),
+            plain(&one.version),
             one.certificates,
             one.generation,
             one.revision,

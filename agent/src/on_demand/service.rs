@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::Empty;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use tokio::process::Command;
 
+use crate::http::client;
 use crate::settings::Permission;
 use crate::trust::{TrustError, client_config};
 
@@ -32,14 +32,7 @@ impl Service {
             Permission::Service { roots, url } => {
                 // In the clear nobody vouches for it.
                 let roots = if url.starts_with("https:") { &roots[..] } else { &[] };
-                let connector = HttpsConnectorBuilder::new()
-                    .with_tls_config(client_config(roots, None)?)
-                    .https_or_http()
-                    .enable_http1()
-                    .build();
-                let client = Client::builder(TokioExecutor::new())
-                    .pool_max_idle_per_host(0)
-                    .build(connector);
+                let client = client(client_config(roots, None)?, true, Duration::ZERO);
                 Self::Http { client, url: url.clone() }
             }
         })

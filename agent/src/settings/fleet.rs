@@ -8,6 +8,7 @@ use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Problem, secret_source, value};
 
 use super::file::{ROOTS_MAX, root_source};
+use super::url::{Way, way_to};
 use super::{EtcdLogin, EtcdSettings, FleetSettings, Identity, RootSource};
 
 /// Reads the table.
@@ -81,16 +82,13 @@ fn login(table: &mut Table<'_>) -> Option<Option<EtcdLogin>> {
 fn endpoint(text: &str) -> Result<String, Problem> {
     let text = text.trim_end_matches('/');
     let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.path() == "/");
-    let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
-    let is_near = matches!(host, "127.0.0.1" | "[::1]" | "localhost");
-    match uri.as_ref().and_then(http::Uri::scheme_str) {
-        Some("https") => Ok(text.to_owned()),
-        Some("http") if is_near => Ok(text.to_owned()),
-        Some("http") => {
+    match way_to(uri.as_ref()) {
+        Way::Closed => Ok(text.to_owned()),
+        Way::Open => {
             let what = format!("{text:?} would carry the password and who asks for what in clear");
             Err(Problem::new(what, "give etcd a certificate, and write https"))
         }
-        _ => {
+        Way::Nowhere => {
             let what = format!("{text:?} is not the URL of an etcd");
             Err(Problem::new(what, "write its client URL, such as \"https://10.0.0.1:2379\""))
         }

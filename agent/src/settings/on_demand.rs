@@ -7,6 +7,7 @@ use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Problem, value};
 
 use super::file::{COMMAND_WORDS_MAX, ROOTS_MAX, challenge, root_source};
+use super::url::{Way, way_to};
 use super::{OnDemandSettings, Permission, RootSource};
 
 /// Reads the table, which stands at `at`.
@@ -53,16 +54,13 @@ fn permission(table: &mut Table<'_>, at: &Value<'_>) -> Option<Permission> {
 /// say too: it has to be on this machine.
 fn service_url(text: &str) -> Result<String, Problem> {
     let uri = text.parse::<http::Uri>().ok().filter(|_| !text.contains('#'));
-    let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
-    let is_near = matches!(host, "127.0.0.1" | "[::1]" | "localhost");
-    match uri.as_ref().and_then(http::Uri::scheme_str) {
-        Some("https") => Ok(text.to_owned()),
-        Some("http") if is_near => Ok(text.to_owned()),
-        Some("http") => {
+    match way_to(uri.as_ref()) {
+        Way::Closed => Ok(text.to_owned()),
+        Way::Open => {
             let what = format!("{text:?} would be believed in clear, from whoever is on the way");
             Err(Problem::new(what, "write https, or ask a service on 127.0.0.1"))
         }
-        _ => {
+        Way::Nowhere => {
             let what = format!("{text:?} is not the URL of a service");
             Err(Problem::new(what, format!("write one like {ASK_EXAMPLE}")))
         }

@@ -1,5 +1,5 @@
-//! What a fleet does not lose: to older certificates, to copies of a store, and to strangers who can
-//! write to its cluster.
+//! What a fleet does not lose: to older certificates, to copies of a store, and to strangers who
+//! can write to its cluster.
 
 use std::fs;
 use std::time::Duration;

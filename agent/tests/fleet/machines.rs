@@ -1,6 +1,5 @@
 //! What every test here starts: an authority, a cluster, and machines with an agent each.
 
-use std::path::Path;
 use std::process::Command;
 
 use rcgen::{CertificateParams, Issuer, KeyPair};
@@ -8,7 +7,7 @@ use rcgen::{CertificateParams, Issuer, KeyPair};
 use super::harness::agent::{BINARY, Home};
 use super::harness::authority::{Authority, Behaviour};
 use super::harness::etcd::Cluster;
-use super::harness::required;
+use super::harness::serve;
 
 /// Machines with an agent each, which want the same names.
 pub struct Machines {
@@ -55,8 +54,7 @@ pub fn pem_from(names: &[&str], year: i32) -> String {
 
 /// What `sealane fleet status` prints: on standard error, and on standard output.
 pub fn status(home: &Home, more: &[&str]) -> (String, String) {
-    let binary = required(Path::new(BINARY).with_file_name("sealane"));
-    let mut command = Command::new(binary.unwrap_or_else(|| BINARY.into()));
+    let mut command = Command::new(serve::program().unwrap_or_else(|| BINARY.into()));
     command.args(["fleet", "status", "--config"]).arg(home.path("agent.toml")).args(more);
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

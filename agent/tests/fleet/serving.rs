@@ -1,16 +1,14 @@
 //! A running `sealane serve` on a machine of the fleet.
 
-use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use sealane_reserved_port::ReservedPort;
 
-use super::harness::agent::{BINARY, Home};
+use super::harness::agent::Home;
 use super::harness::process::Process;
-use super::harness::{required, wait_for};
+use super::harness::{serve, wait_for};
 
 /// One that serves from the store of a home.
 pub struct Serve {
@@ -28,7 +26,6 @@ impl Serve {
 
     /// One that serves at `tls`, and answers authorities there and at `http`.
     pub fn start_at(home: &Home, tls: ReservedPort, http: &ReservedPort) -> Option<Self> {
-        let binary = required(Path::new(BINARY).with_file_name("sealane"))?;
         // There has to be a store before it is served.
         wait_for("a store", || home.store());
         let admin = ReservedPort::on_loopback().unwrap();
@@ -47,12 +44,7 @@ impl Serve {
             http.address(),
             store.display(),
         );
-        fs::write(home.path("sealane.toml"), text).unwrap();
-        let log = File::create(home.path("serve.log")).unwrap();
-        let mut command = Command::new(binary);
-        command.args(["serve", "--config"]).arg(home.path("sealane.toml"));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-        let process = Process::new(child.unwrap());
+        let process = serve::start(home.folder.path(), &text)?;
         let serve = Self { admin, tls, _backend: backend, _process: process };
         wait_for("sealane serve", || serve.health().ends_with("ok\n").then_some(()));
         Some(serve)

@@ -2,9 +2,8 @@
 
 mod ask;
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
 use std::thread;
 
 use sealane_reserved_port::ReservedPort;
@@ -12,8 +11,8 @@ use sealane_reserved_port::ReservedPort;
 use super::harness::agent::Home;
 use super::harness::authority::{Authority, Behaviour};
 use super::harness::process::Process;
-use super::harness::wait_for;
-use super::served::{sealane, served_names};
+use super::harness::{serve, wait_for};
+use super::served::served_names;
 
 use ask::Ask;
 
@@ -46,7 +45,7 @@ impl Rig {
         // A look at the settings makes the store.
         let (text, code) = super::harness::agent::run(&["check", "--config", "agent.toml"], &home);
         assert_eq!(code, Some(0), "{text}");
-        let serve = serve(&home, &tls)?;
+        let serve = serving(&home, &tls)?;
         Some(Self { ask, authority, home, _serve: serve, tls })
     }
 
@@ -60,8 +59,7 @@ impl Rig {
     }
 }
 
-fn serve(home: &Home, tls: &ReservedPort) -> Option<Process> {
-    let binary = sealane()?;
+fn serving(home: &Home, tls: &ReservedPort) -> Option<Process> {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let made = rcgen::generate_simple_self_signed([DEFAULT.to_owned()]).unwrap();
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
@@ -74,12 +72,7 @@ fn serve(home: &Home, tls: &ReservedPort) -> Option<Process> {
         tls.address(),
         backend.local_addr().unwrap(),
     );
-    fs::write(home.path("sealane.toml"), text).unwrap();
-    let log = File::create(home.path("serve.log")).unwrap();
-    let mut command = Command::new(binary);
-    command.args(["serve", "--config"]).arg(home.path("sealane.toml"));
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-    let process = Process::new(child.unwrap());
+    let process = serve::start(home.folder.path(), &text)?;
     wait_for("sealane serve", || {
         let said = fs::read_to_string(home.path("serve.log")).unwrap();
         assert!(!said.contains("error"), "{said}");

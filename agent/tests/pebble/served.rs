@@ -1,10 +1,8 @@
 //! Challenges that a running `sealane serve` answers out of the store that the agent fills, and
 //! what it then serves.
 
-use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
@@ -13,10 +11,10 @@ use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_reserved_port::ReservedPort;
 
-use super::harness::agent::{BINARY, Home};
+use super::harness::agent::Home;
 use super::harness::authority::{Authority, Behaviour};
 use super::harness::process::Process;
-use super::harness::{required, wait_for};
+use super::harness::{serve, wait_for};
 
 /// A `sealane serve` that answers and serves from the store of a home.
 struct Serve {
@@ -36,7 +34,6 @@ impl Serve {
     }
 
     fn start(&self, home: &Home) -> Option<Process> {
-        let binary = sealane()?;
         // There has to be a store before it is served.
         assert!(home.store().is_some());
         let backend = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -53,12 +50,7 @@ impl Serve {
             self.http.address(),
             store.display(),
         );
-        fs::write(home.path("sealane.toml"), text).unwrap();
-        let log = File::create(home.path("serve.log")).unwrap();
-        let mut command = Command::new(binary);
-        command.args(["serve", "--config"]).arg(home.path("sealane.toml"));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-        let process = Process::new(child.unwrap());
+        let process = serve::start(home.folder.path(), &text)?;
         for port in [&self.http, &self.tls] {
             wait_for("sealane serve", || TcpStream::connect(port.address()).ok());
         }
@@ -69,20 +61,20 @@ impl Serve {
 /// A look at the settings makes the store; then one serves from it, and an agent fills it.
 #[test]
 fn both_challenges_are_answered_by_a_running_serve_which_serves_what_comes_of_them() {
-    let serve = Serve::ports();
-    let Some(authority) = Authority::start(serve.behaviour()) else { return };
+    let ports = Serve::ports();
+    let Some(authority) = Authority::start(ports.behaviour()) else { return };
     let home = Home::new(&authority);
     let by = |name: &str, challenge: &str| {
         format!("[[certificate]]\nnames = [\"{name}\"]\nchallenge = \"{challenge}\"\n")
     };
     home.configure(&[home.authority(authority.address, ""), by("http.test", "http-01")]);
-    let Some(binary) = sealane() else { return };
+    let Some(binary) = serve::program() else { return };
     let mut check = Command::new(binary);
     check.args(["agent", "check", "--config"]).arg(home.path("agent.toml"));
     let told = check.output().unwrap();
     let text = String::from_utf8(told.stderr).unwrap();
     assert!(told.status.success() && text.contains("agent.toml: in order, 1 "), "{text}");
-    let Some(_serving) = serve.start(&home) else { return };
+    let Some(_serving) = ports.start(&home) else { return };
     home.configure(&[
         home.authority(authority.address, ""),
         by("http.test", "http-01"),
@@ -92,16 +84,11 @@ fn both_challenges_are_answered_by_a_running_serve_which_serves_what_comes_of_th
     for name in ["http.test", "tls.test"] {
         let held = home.wait_until_held(name);
         assert_eq!(held.names, [name]);
-        assert_eq!(served_names(serve.tls.address(), name), [name], "at the next hello");
+        assert_eq!(served_names(ports.tls.address(), name), [name], "at the next hello");
     }
     assert!(agent.stop().success());
     assert_eq!(home.entries("challenge/"), Vec::<String>::new());
     assert_eq!(authority.issued(), 2);
-}
-
-/// The program that serves, as it was built beside the agent.
-pub fn sealane() -> Option<PathBuf> {
-    required(Path::new(BINARY).with_file_name("sealane"))
 }
 
 /// The names in the certificate that is shown to whoever asks for `name`.

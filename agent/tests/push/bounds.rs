@@ -11,8 +11,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 
+use super::harness::wait_for;
 use super::site::{Site, server};
-use super::wait_for;
 
 const ROLES: &str = "
 [[push.role]]

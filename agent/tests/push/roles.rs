@@ -6,8 +6,8 @@ use std::process::Command;
 use rcgen::{DnType, SanType, SerialNumber, date_time_ymd};
 use rustix::process::Signal;
 
+use super::harness::wait_for;
 use super::site::{BINARY, Site, authority, server};
-use super::wait_for;
 
 const ROLES: &str = "
 [[push.role]]

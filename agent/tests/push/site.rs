@@ -17,8 +17,8 @@ use sealane_reserved_port::ReservedPort;
 use sealane_store::{KeyedStore, Listed, Store};
 use tempfile::TempDir;
 
-use super::process::Process;
-use super::wait_for;
+use super::harness::process::Process;
+use super::harness::wait_for;
 
 /// A folder with everything that an agent and its clients need.
 pub struct Site {

@@ -1,19 +1,17 @@
 //! Streams: many certificates, mistakes among them, agents that are killed meanwhile, and what a
 //! running `sealane serve` makes of them.
 
-use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::Signal;
 use sealane_reserved_port::ReservedPort;
 use sealane_store::examine;
 
-use super::process::Process;
+use super::harness::{serve, wait_for};
 use super::site::{Site, server};
-use super::{beside, wait_for};
 
 const ROLES: &str = "[[push.role]]\nclient = \"good.test\"\nnames = [\"*.test\"]\n";
 
@@ -107,7 +105,6 @@ fn an_agent_that_is_killed_in_the_midst_leaves_whole_parts() {
 
 #[test]
 fn a_machine_serves_at_the_next_hello_what_was_pushed_to_it() {
-    let Some(binary) = beside("sealane") else { return };
     let site = Site::start(ROLES);
     site.client("good.test");
     let port = ReservedPort::on_loopback().unwrap();
@@ -118,12 +115,7 @@ fn a_machine_serves_at_the_next_hello_what_was_pushed_to_it() {
         port.address(),
         backend.local_addr().unwrap(),
     );
-    fs::write(site.path("sealane.toml"), text).unwrap();
-    let log = File::create(site.path("serve.log")).unwrap();
-    let mut command = Command::new(binary);
-    command.args(["serve", "--config"]).arg(site.path("sealane.toml"));
-    let serve = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-    let _serve = Process::new(serve.unwrap());
+    let Some(_serve) = serve::start(site.folder.path(), &text) else { return };
     wait_for("sealane serve", || TcpStream::connect(port.address()).ok());
     for _ in 0..2 {
         let said = site.put("good.test", server(&["www.test"]).as_bytes());

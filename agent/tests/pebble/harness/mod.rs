@@ -5,6 +5,7 @@ pub mod authority;
 pub mod etcd;
 pub mod gate;
 pub mod process;
+pub mod serve;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,0 +1,25 @@
+//! `sealane serve` beside an agent.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::agent::BINARY;
+use super::process::Process;
+use super::required;
+
+/// Starts one in a folder, with this configuration; it says what it says in `serve.log`.
+pub fn start(folder: &Path, text: &str) -> Option<Process> {
+    let program = program()?;
+    fs::write(folder.join("sealane.toml"), text).unwrap();
+    let log = File::create(folder.join("serve.log")).unwrap();
+    let mut command = Command::new(program);
+    command.args(["serve", "--config"]).arg(folder.join("sealane.toml"));
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+    Some(Process::new(child.unwrap()))
+}
+
+/// The program that serves, as it was built beside the agent.
+pub fn program() -> Option<PathBuf> {
+    required(Path::new(BINARY).with_file_name("sealane"))
+}
