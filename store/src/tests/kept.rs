@@ -136,7 +136,7 @@ fn a_challenge_is_answered_with_the_certificate_that_is_kept_for_its_name() {
 fn what_is_taken_over_serves_the_later_one_in_whatever_order_it_comes() {
     let two = [certificate(&["a.test", "b.test"]), certificate(&["a.test", "c.test"])];
     let inner = certificate(&["a.test"]);
-    let digest_of = |one: &Certificate| crate::chain_digest(one.chain()).0;
+    let digest_of = |one: &Certificate| chain_digest(one.chain()).0;
     // Their dates are the same: the greater digest is the later one.
     let mut all = [Arc::clone(&two[0]), Arc::clone(&two[1]), Arc::clone(&inner)];
     all.sort_by_key(|one| digest_of(one));
@@ -163,7 +163,7 @@ fn what_is_removed_leaves_alone_what_is_beside_it() {
     let (a, other) = (certificate(&["a.test", "b.test"]), certificate(&["c.test"]));
     let ed25519 = certificate_of(&PKCS_ED25519, &["a.test"]);
     store.import(&[Arc::clone(&a), other, Arc::clone(&ed25519)], NOW_S).unwrap();
-    let gone = crate::chain_digest(a.chain());
+    let gone = chain_digest(a.chain());
     store.take_over(&[], &[gone], NOW_S, &[]).unwrap();
     assert_eq!(served(&store, "a.test"), Ok(leaf(&ed25519)));
     assert_eq!(served(&store, "b.test"), Ok(None));
