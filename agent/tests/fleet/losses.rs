@@ -27,7 +27,7 @@ fn a_newer_certificate_stays_wherever_an_older_one_comes_from() {
     let [first, second, late] = &machines.homes[..] else { panic!() };
     // One that joins with an older certificate, which has a name more.
     let agent = late.start();
-    wait_for("its store", || late.store());
+    agent.wait_until_said("looks after");
     assert!(agent.stop().success());
     late.import(&["a.test", "b.test"], &pem_from(&["a.test", "b.test"], 2021));
     let old = begin(late, "a.test").unwrap();
