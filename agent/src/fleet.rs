@@ -13,6 +13,7 @@
 //! nobody without a sealing key can put anything there that a machine takes.
 
 mod claim;
+mod entries;
 mod places;
 mod replica;
 mod sealed;

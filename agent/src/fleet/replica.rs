@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::{Certificate, CertificateDigest, CertificateStore as _};
 use sealane_operator::{Priority, say_at};
-use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, Listed, StoreError, UnsealError};
+use sealane_store::{KeptChange, Listed, StoreError, UnsealError};
 use zeroize::Zeroizing;
 
-use super::Fleet;
 use super::sealed::{self, OpenError, Rank, Sealed};
 use super::status::Reported;
+use super::{Fleet, entries};
 use crate::agent::now;
 use crate::etcd::{Change, Compare, Entry, EtcdError, PAGE, Seen, Watch};
 use crate::failure::plain;
@@ -68,7 +68,7 @@ impl<'f> Replica<'f> {
         replica.scan().await?;
         replica.take_all(&fleet.places.certificates(), changed).await?;
         let entries = replica.take_all(&fleet.places.entries(), changed).await?;
-        replica.drop_answers(&entries)?;
+        entries::drop_answers(fleet, &entries)?;
         fleet.seen.set(replica.revision);
         Ok(replica)
     }
@@ -162,7 +162,7 @@ impl<'f> Replica<'f> {
         changed: &impl Fn(Vec<Names>),
     ) -> Result<bool, EtcdError> {
         let (mut certificates, mut removed) = (Vec::new(), Vec::new());
-        let mut entries = Vec::new();
+        let mut entries: Vec<(String, Option<Zeroizing<Vec<u8>>>)> = Vec::new();
         let (places, below) = (self.fleet.places.certificates(), self.fleet.places.entries());
         for entry in put {
             if entry.key.starts_with(&places) {
@@ -174,14 +174,17 @@ impl<'f> Replica<'f> {
                     None => {}
                 }
             } else if let Some(name) = entry.key.strip_prefix(&below) {
-                entries.extend(self.entry(name, &entry));
+                match entries::taken(self.fleet, name, &entry) {
+                    Ok(value) => entries.extend(value.map(|value| (name.to_owned(), Some(value)))),
+                    Err(error) => self.refuse(&entry.key, &error.to_string()),
+                }
             }
         }
         for key in deleted {
             self.known.remove(&key);
             // Whoever deletes need not have the sealing key: what is made anew goes, a certificate
             // is put back, and an account or a root stays here.
-            match key.strip_prefix(&below).filter(|name| is_passing(name)) {
+            match key.strip_prefix(&below).filter(|name| entries::is_passing(name)) {
                 Some(name) => entries.push((name.to_owned(), None)),
                 None => self.may_offer |= self.local.contains_key(&key),
             }
@@ -263,41 +266,12 @@ impl<'f> Replica<'f> {
         }
     }
 
-    /// The entry `name`, opened.
-    fn entry(&self, name: &str, entry: &Entry) -> Option<(String, Option<Zeroizing<Vec<u8>>>)> {
-        if !is_shared(name) || name.len() > KEPT_NAME_BYTES_MAX {
-            return None;
-        }
-        match self.fleet.keys.open_at(&entry.key, &entry.value) {
-            Ok(value) => Some((name.to_owned(), Some(value))),
-            Err(error) => {
-                self.refuse(&entry.key, &error.to_string());
-                None
-            }
-        }
-    }
-
     fn refuse(&self, place: &str, what: &str) {
         self.reported.refused.set(self.reported.refused.get() + 1);
         if self.reported.refused.get() <= REFUSED_TOLD_MAX {
             let place = plain(place);
             say_at(Priority::Warning, &format!("fleet: {place}: not taken: {what}"));
         }
-    }
-
-    /// Drops answers to challenges that the fleet has no more.
-    fn drop_answers(&self, there: &HashSet<String>) -> Result<(), EtcdError> {
-        let store = &self.fleet.store;
-        let here = store.kept_under(ANSWERS, None, PAGE).map_err(|error| ours(&error))?;
-        let gone: Vec<KeptChange<'_>> = here
-            .iter()
-            .filter(|(name, _)| !there.contains(&self.fleet.places.entry(name)))
-            .map(|(name, _)| (name.as_str(), None))
-            .collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        store.keep(&[], 0, &gone).map(drop).map_err(|error| ours(&error))
     }
 
     /// Puts into the cluster what is better here, once the store has changed. A store of a million
@@ -567,22 +541,10 @@ struct Offered {
     value: Vec<u8>,
 }
 
-/// Whether machines share the entry `name` of their stores.
-fn is_shared(name: &str) -> bool {
-    SHARED.iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// Whether the entry `name` is of no use any more once it is deleted.
-fn is_passing(name: &str) -> bool {
-    name.starts_with(ANSWERS) || name.starts_with(WAITS)
-}
-
-fn ours(error: &StoreError) -> EtcdError {
+pub(super) fn ours(error: &StoreError) -> EtcdError {
     EtcdError::ours(&error.to_string())
 }
 
-/// Entries with answers to challenges.
-const ANSWERS: &str = "challenge/";
 /// Certificates that are put at once: etcd takes 128 changes of one request (--max-txn-ops).
 const BATCH: usize = 64;
 /// Bytes of certificates with which a batch is full: etcd takes 1.5 MiB of one request
@@ -602,9 +564,5 @@ const REMOVED_MAX: usize = 10;
 const REMOVED_SHARE: usize = 10;
 /// How many times longer than a scan of the store it is until the next.
 const SCAN_SHARE: u32 = 50;
-/// Entries of the store that all machines have.
-const SHARED: [&str; 4] = [ANSWERS, "acme/account/", WAITS, "tickets/"];
 /// How often the store is looked at for changes.
 const TICK: Duration = Duration::from_secs(1);
-/// Entries with what is waited for.
-const WAITS: &str = "acme/wait/";
