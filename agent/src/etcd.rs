@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response};
-use http_body_util::{BodyExt as _, Collected, Full, Limited};
+use http_body_util::{BodyExt as _, Collected, Full, LengthLimitError, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -39,6 +39,8 @@ pub(crate) struct Etcd {
     /// The endpoint that answered last.
     first: Cell<usize>,
     login: Option<Login>,
+    /// Entries that are asked for at once.
+    page: Cell<usize>,
     /// What the cluster knows this client by, until it forgets.
     token: RefCell<Option<String>>,
 }
@@ -72,27 +74,50 @@ impl Etcd {
             endpoints: settings.endpoints.clone(),
             first: Cell::new(0),
             login: login.transpose()?,
+            page: Cell::new(PAGE),
             token: RefCell::new(None),
         })
     }
 
     /// The entries whose keys begin with `prefix`, behind the key `after`, at most [`PAGE`], as
-    /// they were at a revision; 0 is now.
+    /// they were at a revision; 0 is now. Keys that are no text are left out. Where values are so
+    /// large that an answer takes too much, fewer are asked for; one that is alone too large comes
+    /// without its value.
     pub(crate) async fn page(
         &self,
         prefix: &str,
         after: Option<&str>,
         revision: i64,
     ) -> Result<Page, EtcdError> {
-        // The least key behind one is that with a zero byte more.
-        let from = after.map_or_else(|| prefix.to_owned(), |after| format!("{after}\0"));
-        let asked = json!({
-            "key": bytes_text(from.as_bytes()),
-            "range_end": bytes_text(&end_of_prefix(prefix)),
-            "limit": PAGE.to_string(),
-            "revision": revision.to_string(),
-        });
-        Ok(self.call::<Ranged>("kv/range", &asked).await?.into())
+        if after.is_none() {
+            self.page.set(PAGE);
+        }
+        let behind = |key: &[u8]| [key, b"\0"].concat();
+        let mut from =
+            after.map_or_else(|| prefix.as_bytes().to_vec(), |after| behind(after.as_bytes()));
+        let (mut revision, mut is_without_values) = (revision, false);
+        loop {
+            let limit = self.page.get();
+            let asked = json!({
+                "key": bytes_text(&from),
+                "range_end": bytes_text(&end_of_prefix(prefix)),
+                "limit": limit.to_string(),
+                "revision": revision.to_string(),
+                "keys_only": is_without_values,
+            });
+            match self.call::<Ranged>("kv/range", &asked).await.map(Page::from) {
+                Err(error) if error.is_of_size() && limit > 1 => self.page.set(limit / 2),
+                Err(error) if error.is_of_size() && !is_without_values => is_without_values = true,
+                Ok(Page { entries, has_more: true, last: Some(last), revision: at, .. })
+                    if entries.is_empty() =>
+                {
+                    // The least key behind one is that with a zero byte more.
+                    from = behind(&last);
+                    revision = if revision == 0 { at } else { revision };
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// One entry.
@@ -272,7 +297,11 @@ impl Etcd {
                 return Err(self.refusal(endpoint, response).await);
             }
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| EtcdError::unheard(endpoint, &*error))?.to_bytes();
+            let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+                true => EtcdError::endless(endpoint, ANSWER_BYTES_MAX),
+                false => EtcdError::unheard(endpoint, &*error),
+            });
+            let body = body?.to_bytes();
             serde_json::from_slice(&body)
                 .map_err(|error| EtcdError::senseless(endpoint, what, &error))
         };
@@ -323,8 +352,8 @@ impl Etcd {
 
 /// Entries of a page.
 pub(crate) const PAGE: usize = 1_000;
-/// Bytes of an answer: a page of certificates, each with a chain, in base64.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Bytes of an answer: a page of certificates, each with a chain, in base64, has half of it.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// For how long a connection that nothing is asked on stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a refusal.

@@ -21,6 +21,8 @@ enum Kind {
     Endpoint,
     /// The whole cluster refuses.
     Cluster,
+    /// The answer is larger than any is let to be.
+    Size,
     /// The endpoint has forgotten who this is.
     Token,
 }
@@ -29,6 +31,11 @@ impl EtcdError {
     /// Another endpoint of the cluster may do it.
     pub(crate) fn is_of_endpoint(&self) -> bool {
         self.kind == Kind::Endpoint
+    }
+
+    /// Less has to be asked for.
+    pub(crate) fn is_of_size(&self) -> bool {
+        self.kind == Kind::Size
     }
 
     /// A new token may do.
@@ -61,7 +68,7 @@ impl EtcdError {
 
     pub(super) fn endless(endpoint: &str, bytes: usize) -> Self {
         let text = format!("a message of more than {} MiB", bytes >> 20);
-        Self::of(Kind::Cluster, endpoint, &text)
+        Self::of(Kind::Size, endpoint, &text)
     }
 
     pub(super) fn senseless(endpoint: &str, what: &str, error: &serde_json::Error) -> Self {

@@ -24,6 +24,8 @@ pub(crate) struct Page {
     pub(crate) cluster: String,
     pub(crate) entries: Vec<Entry>,
     pub(crate) has_more: bool,
+    /// The last key, though it be no text.
+    pub(super) last: Option<Vec<u8>>,
     pub(crate) revision: i64,
 }
 
@@ -113,7 +115,14 @@ impl From<Ranged> for Page {
     fn from(Ranged { header, kvs, more }: Ranged) -> Self {
         Self {
             cluster: header.cluster_id,
-            entries: kvs.into_iter().map(Entry::from).collect(),
+            last: kvs.last().map(|last| last.key.clone()),
+            // A key that is no text is nobody's of ours, and none is to be taken for the one that
+            // it would be as text.
+            entries: kvs
+                .into_iter()
+                .filter(|one| str::from_utf8(&one.key).is_ok())
+                .map(Entry::from)
+                .collect(),
             has_more: more,
             revision: header.revision,
         }
