@@ -35,7 +35,13 @@ impl Opened {
     ) -> Result<Self, Failed> {
         let https = Https::trusting(&authority.roots).map_err(|e| Failed::ours(e.to_string()))?;
         let opening = Opening { authority, https: &https, ledger, now };
-        let account = match ledger.account(&authority.directory)? {
+        let entry = ledger.account(&authority.directory)?;
+        let is_known = |entry: &AccountEntry| {
+            let kid = opening.kid();
+            entry.url.is_some() && (kid.is_none() || entry.kid == kid)
+        };
+        let is_new = !entry.as_ref().is_some_and(is_known);
+        let account = match entry {
             // Bound to another external account, it is another account.
             Some(entry) if opening.kid().is_some() && entry.kid != opening.kid() => {
                 opening.register(new_key()?).await?
@@ -44,7 +50,7 @@ impl Opened {
             None => opening.register(new_key()?).await?,
         };
         let account = match fleet {
-            Some(fleet) => opening.settled(fleet, account).await?,
+            Some(fleet) => opening.settled(fleet, account, is_new).await?,
             None => account,
         };
         Ok(Self { account, https })
@@ -86,8 +92,15 @@ impl Opening<'_> {
     }
 
     /// The account of the whole fleet: an order is a matter of one account, and so are limits. The
-    /// first that a machine tells of is it; what another has opened meanwhile is left unused.
-    async fn settled(&self, fleet: &Fleet, account: Account) -> Result<Account, Failed> {
+    /// first that a machine tells of is it; what another has opened meanwhile is left unused. But
+    /// what the authority has just told of the same key, or of another external account, takes the
+    /// place of what it told before.
+    async fn settled(
+        &self,
+        fleet: &Fleet,
+        account: Account,
+        is_new: bool,
+    ) -> Result<Account, Failed> {
         let directory = &self.authority.directory;
         let Some(own) = self.ledger.account(directory)? else { return Ok(account) };
         let (name, text) = Ledger::account_text(directory, &own)?;
@@ -96,6 +109,10 @@ impl Opening<'_> {
             return Ok(account);
         }
         let theirs = Ledger::account_of(directory, &settled)?;
+        if is_new && (theirs.kid != own.kid || theirs.key.0 == own.key.0) {
+            fleet.replace(&name, &settled, &text).await?;
+            return Ok(account);
+        }
         self.ledger.keep_account(directory, &theirs)?;
         self.known(theirs).await
     }

@@ -113,11 +113,10 @@ fn fleet_of<'s>(file: &Path, settings: &'s Settings) -> Result<&'s FleetSettings
 fn rotate_tickets(file: &Path) -> Result<(), End> {
     let settings = Settings::load(file).map_err(End::invalid)?;
     let fleet = fleet_of(file, &settings)?;
-    let keys = sealing_keys(&settings.store_key);
-    let keys = keys.map_err(|error| End::invalid(format!("store_key: {error}")))?;
+    let (store, keys) = open(&settings)?;
     let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
-    let rotated = runtime.block_on(fleet::rotate_tickets(&etcd, &keys, fleet));
+    let rotated = runtime.block_on(fleet::rotate_tickets(&etcd, &keys, fleet, &store));
     let (epoch, from_s) = rotated.map_err(End::failed)?;
     let left = Duration::from_secs(from_s.saturating_sub(now().0));
     let when = match left.is_zero() {

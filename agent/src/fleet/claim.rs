@@ -12,7 +12,7 @@ use super::Fleet;
 use super::sealed::{self, Opened, Rank};
 use super::status::statuses;
 use crate::agent::now;
-use crate::etcd::{Change, Compare, EtcdError};
+use crate::etcd::{Change, Compare, Entry, EtcdError};
 use crate::failure::{Failed, plain};
 use crate::ledger::{Answer, OrderEntry};
 use crate::settings::KeyKind;
@@ -147,6 +147,39 @@ impl Fleet {
         let there = self.etcd.get(&place).await.map_err(|error| failed(error.to_string()))?;
         let there = there.ok_or_else(|| failed("it has gone again".into()))?;
         self.keys.open_at(&place, &there.value).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Puts `value` in the place of `before`, an entry that all machines have.
+    ///
+    /// # Errors
+    /// It is another by now, or the cluster does not answer.
+    pub(crate) async fn replace(
+        &self,
+        name: &str,
+        before: &[u8],
+        value: &[u8],
+    ) -> Result<(), Failed> {
+        let failed = |text: String| Failed::later(format!("{name}: {text}"));
+        let place = self.places.entry(name);
+        let there = self.etcd.get(&place).await.map_err(|error| failed(error.to_string()))?;
+        let is_it = |there: &Entry| {
+            let opened = self.keys.open_at(&place, &there.value);
+            opened.is_ok_and(|opened| *opened == before)
+        };
+        let sealed = self.keys.seal_for(&place, value);
+        let sealed = sealed.map_err(|error| failed(error.to_string()))?;
+        let put = [Change::Put(&place, &sealed, 0)];
+        let made = match there.filter(is_it) {
+            Some(there) => {
+                let compare = [Compare::Modified(&place, there.mod_revision)];
+                self.etcd.change_if(&compare, &put).await
+            }
+            None => Ok(None),
+        };
+        match made.map_err(|error| failed(error.to_string()))? {
+            Some(_) => Ok(()),
+            None => Err(failed("another machine of the fleet has just changed it".into())),
+        }
     }
 }
 

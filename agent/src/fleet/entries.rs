@@ -2,15 +2,19 @@
 //! what is waited for, and answers to challenges.
 
 use std::collections::HashSet;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, UnsealError};
+use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, TICKET_ROOTS, UnsealError};
+use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::Fleet;
 use super::replica::ours;
-use crate::etcd::{Entry, EtcdError, PAGE};
+use super::{Fleet, tickets};
+use crate::etcd::{Change, Compare, Entry, EtcdError, PAGE};
 
-/// What the entry `name` of the cluster holds; none if it is nothing that machines share.
+/// What the entry `name` of the cluster holds; none if it is nothing that machines share, or taken
+/// care of. Of ticket roots the later ones are taken.
 ///
 /// # Errors
 /// No sealing key of this machine opens it.
@@ -21,6 +25,9 @@ pub(super) fn taken(
 ) -> Result<Option<Zeroizing<Vec<u8>>>, UnsealError> {
     if !is_shared(name) {
         return Ok(None);
+    }
+    if name == TICKET_ROOTS {
+        return tickets::take(fleet, entry).map(|()| None);
     }
     fleet.keys.open_at(&entry.key, &entry.value).map(Some)
 }
@@ -43,6 +50,55 @@ pub(super) fn drop_answers(fleet: &Fleet, there: &HashSet<String>) -> Result<(),
     store.keep(&[], 0, &gone).map(drop).map_err(|error| ours(&error))
 }
 
+impl Fleet {
+    /// Puts accounts back that the cluster has lost, or that somebody without a sealing key has
+    /// ruined there, until the process ends; and, once, those that an older sealing key has sealed.
+    pub(super) async fn keep_accounts(self: Rc<Self>) {
+        let (mut looked, mut resealed) = (None::<Instant>, HashSet::new());
+        loop {
+            let is_due = looked.is_none_or(|at| at.elapsed() > ACCOUNTS_LOOK);
+            if !self.is_complete() {
+                // What comes back may be another.
+                looked = None;
+            } else if is_due && self.put_accounts_back(&mut resealed).await.is_ok() {
+                looked = Some(Instant::now());
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    async fn put_accounts_back(&self, resealed: &mut HashSet<String>) -> Result<(), EtcdError> {
+        let here = self.store.kept_under(ACCOUNTS, None, PAGE).map_err(|error| ours(&error))?;
+        for (name, mut value) in here {
+            let place = self.places.entry(&name);
+            let there = self.etcd.get(&place).await?;
+            let opened = there.as_ref().map(|there| self.keys.open_at(&place, &there.value));
+            let is_current = there.as_ref().is_some_and(|there| self.keys.is_current(&there.value));
+            match opened {
+                Some(Ok(theirs)) if !is_current && resealed.insert(name) => value = theirs,
+                None | Some(Err(UnsealError::Damaged)) if is_opened(&value) => {}
+                _ => continue,
+            }
+            let sealed = self.keys.seal_for(&place, &value);
+            let sealed = sealed.map_err(|error| EtcdError::ours(&error.to_string()))?;
+            let at = there.map_or(0, |there| there.mod_revision);
+            // If another was faster, the watch brings that one.
+            let compare = [Compare::Modified(&place, at)];
+            self.etcd.change_if(&compare, &[Change::Put(&place, &sealed, 0)]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an authority has heard of the account of this text.
+fn is_opened(text: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Known {
+        url: Option<String>,
+    }
+    serde_json::from_slice(text).is_ok_and(|Known { url }| url.is_some())
+}
+
 /// Whether the entry `name` is of no use any more once it is deleted.
 pub(super) fn is_passing(name: &str) -> bool {
     is_shared(name) && (name.starts_with(ANSWERS) || name.starts_with(WAITS))
@@ -53,9 +109,15 @@ fn is_shared(name: &str) -> bool {
     name.len() <= KEPT_NAME_BYTES_MAX && SHARED.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Entries with accounts at authorities.
+const ACCOUNTS: &str = "acme/account/";
+/// How often it is looked whether the cluster has them.
+const ACCOUNTS_LOOK: Duration = Duration::from_secs(60);
 /// Entries with answers to challenges.
 const ANSWERS: &str = "challenge/";
 /// Entries of the store that all machines have.
-const SHARED: [&str; 4] = [ANSWERS, "acme/account/", WAITS, "tickets/"];
+const SHARED: [&str; 4] = [ANSWERS, ACCOUNTS, WAITS, "tickets/"];
 /// Entries with what is waited for.
 const WAITS: &str = "acme/wait/";
+/// How often it is looked whether the cluster is there.
+const TICK: Duration = Duration::from_secs(1);

@@ -1,149 +1,47 @@
 //! Ticket roots that the machines of a fleet share: made by one of them, and announced to all
 //! before they hold.
 //!
-//! What is to be done is decided by [`Rotation`], which does nothing itself and is told the time.
-//! All agents decide the same; of those that write at once, one is first by a comparison in the
-//! cluster.
+//! What is to be done is decided by [`Rotation`]. All agents decide the same; of those that write at
+//! once, one is first by a comparison in the cluster. Each change of the roots has the next
+//! [number](Numbered), sealed with them: of two, every machine takes the later one, so that an
+//! older one which somebody puts back, or a cluster that has lost them, sets nobody back.
 
-use std::time::Duration;
+mod rotation;
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use sealane_engine::provider::random;
-use sealane_engine::tickets::{Epoch, TicketRoot, TicketRootError, UnixSeconds};
+use sealane_engine::tickets::{TicketRoot, TicketRootError, UnixSeconds};
 use sealane_operator::{Priority, say_at};
-use sealane_store::{SealingKeys, TICKET_ROOTS};
+use sealane_store::{KeyedStore, SealingKeys, TICKET_ROOTS, UnsealError};
+use sha2::{Digest as _, Sha256};
+use tokio::task::spawn_local;
 use zeroize::Zeroizing;
 
 use super::Fleet;
 use super::places::Places;
 use crate::agent::now;
-use crate::etcd::{Change, Compare, Etcd};
+use crate::etcd::{Change, Compare, Entry, Etcd};
 use crate::settings::FleetSettings;
 
-/// How often the root of a fleet's ticket keys is replaced.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rotation {
-    /// How long an epoch lasts.
-    lifetime: Duration,
-    /// Epochs from one root to the next: those whose number it divides begin a new one.
-    epochs: u64,
-}
-
-impl Rotation {
-    pub(super) fn of(settings: &FleetSettings) -> Self {
-        let (lifetime, every) = (settings.ticket_lifetime, settings.ticket_root_every);
-        let epochs = every.as_secs().div_ceil(lifetime.as_secs().max(1)).max(1);
-        Self { lifetime, epochs }
-    }
-
-    /// What is to take the place of the roots that are shared; none if nothing is.
-    ///
-    /// What no epoch that is accepted needs is erased, so that an old copy of the cluster opens
-    /// nothing that a newer one does not; the next root is announced [`LEAD`] whole epochs before
-    /// it holds, so that machines which are late have it by then.
-    ///
-    /// # Errors
-    /// The roots are for another lifetime, or do not fit the time.
-    pub(super) fn next(
-        self,
-        shared: Option<&TicketRoot>,
-        now: UnixSeconds,
-        fill: impl FnMut(&mut [u8]),
-    ) -> Result<Option<TicketRoot>, RotationError> {
-        let Some(shared) = shared else {
-            return Ok(Some(TicketRoot::generate(self.lifetime, now, fill)?));
-        };
-        if !self.fits(shared) {
-            let (theirs, ours) = (shared.lifetime_s(), self.lifetime.as_secs());
-            return Err(RotationError::Lifetime { theirs, ours });
-        }
-        let (mut root, clock) = (shared.clone(), shared.epoch_at(now));
-        if root.epoch() > clock.next() {
-            return Err(TicketRootError::ClockBehind { root: root.epoch(), clock }.into());
-        }
-        let oldest = root.oldest_accepted_at(now);
-        let is_old = root.epoch() < oldest;
-        root.advance_to(oldest)?;
-        let from = self.announced_at(clock).filter(|from| root.announced().all(|at| at != *from));
-        if let Some(from) = from {
-            root.announce(from, fill)?;
-        }
-        Ok((is_old || from.is_some()).then_some(root))
-    }
-
-    /// The roots that are shared with a new one that holds as soon as all can have it; where there
-    /// is none for this lifetime, a new one that holds at once.
-    ///
-    /// # Errors
-    /// There are too many.
-    pub(super) fn rotated(
-        self,
-        shared: Option<&TicketRoot>,
-        now: UnixSeconds,
-        fill: impl FnMut(&mut [u8]),
-    ) -> Result<(TicketRoot, Epoch), TicketRootError> {
-        let usable = shared.filter(|root| self.fits(root)).and_then(|shared| {
-            let mut root = shared.clone();
-            root.advance_to(root.oldest_accepted_at(now)).ok()?;
-            (root.epoch() <= root.epoch_at(now).next()).then_some(root)
-        });
-        let Some(mut root) = usable else {
-            let root = TicketRoot::generate(self.lifetime, now, fill)?;
-            let from = root.epoch();
-            return Ok((root, from));
-        };
-        let from = soonest(root.epoch_at(now));
-        root.announce(from, fill)?;
-        Ok((root, from))
-    }
-
-    fn fits(self, root: &TicketRoot) -> bool {
-        u64::from(root.lifetime_s()) == self.lifetime.as_secs()
-    }
-
-    /// The epoch for which a root is announced in the epoch `clock`, if one is.
-    fn announced_at(self, clock: Epoch) -> Option<Epoch> {
-        let soonest = soonest(clock);
-        let next = Epoch(soonest.0.next_multiple_of(self.epochs));
-        (next.0 - soonest.0 <= WINDOW).then_some(next)
-    }
-}
-
-/// The first epoch before which [`LEAD`] whole ones pass.
-fn soonest(clock: Epoch) -> Epoch {
-    Epoch(clock.0.saturating_add(LEAD + 1))
-}
-
-/// Why the roots that are shared stay as they are.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum RotationError {
-    /// Machines disagree on how long an epoch lasts: the operator's fault.
-    #[error(
-        "the fleet's ticket roots are for a lifetime of {theirs} s, and fleet.ticket_lifetime says \
-         {ours} s: set it as on the machine that made them, or have new ones made, with: \
-         sealane-agent fleet rotate-tickets"
-    )]
-    Lifetime {
-        /// Seconds by the roots.
-        theirs: u32,
-        /// Seconds by the settings.
-        ours: u64,
-    },
-    /// The roots do not fit the time.
-    #[error(transparent)]
-    Root(#[from] TicketRootError),
-}
+use rotation::Rotation;
 
 impl Fleet {
-    /// Keeps the fleet's ticket roots up until the process ends. Where the cluster is away, those
-    /// of this machine's store are brought forward alone.
-    pub(crate) async fn keep_tickets(self: std::rc::Rc<Self>) {
+    /// Keeps the fleet's ticket roots up until the process ends, and its accounts beside them. Where
+    /// the cluster is away, the roots of this machine's store are brought forward alone.
+    pub(crate) async fn keep_tickets(self: Rc<Self>) {
+        spawn_local(Rc::clone(&self).keep_accounts());
         let mut reported: Option<String> = None;
-        // The first look is at the cluster, whatever is here.
-        let mut is_first = true;
+        let mut looks = Looks::default();
         loop {
             let done = match self.is_complete() {
-                true => self.keep_shared_tickets(&mut is_first).await,
-                false => self.keep_own_tickets(),
+                true => self.keep_shared_tickets(&mut looks).await,
+                false => {
+                    // What comes back may be another.
+                    looks.last = None;
+                    self.keep_own_tickets()
+                }
             };
             let problem = done.err();
             if let Some(problem) = problem.as_ref().filter(|now| reported.as_ref() != Some(now)) {
@@ -154,44 +52,76 @@ impl Fleet {
         }
     }
 
-    async fn keep_shared_tickets(&self, is_first: &mut bool) -> Result<(), String> {
+    /// Does what is due by what is here, and looks into the cluster now and then whatever is here.
+    async fn keep_shared_tickets(&self, looks: &mut Looks) -> Result<(), String> {
         let rotation = Rotation::of(&self.settings);
-        let here = self.own_tickets()?;
-        if !*is_first && decided(rotation, here.as_ref())?.is_none() {
+        let here = Numbered::of_store(&self.store)?;
+        let is_looked = looks.last.is_some_and(|at| at.elapsed() < CLUSTER_LOOK);
+        let root = here.as_ref().map(|here| &here.root);
+        if is_looked && decided(rotation, root)?.is_none() {
             return Ok(());
         }
+        looks.last = Some(Instant::now());
         let shared = Shared::of(&self.etcd, &self.places, &self.keys).await?;
-        // Into an empty cluster, what this machine has goes.
-        let from_here = shared.root.is_none().then_some(here.clone()).flatten();
-        let known = shared.root.as_ref().or(from_here.as_ref());
-        if let Some(root) = decided(rotation, known)?.or(from_here) {
+        let theirs = shared.roots.as_ref();
+        let known = Known::of(here.as_ref(), theirs, time());
+        if let Some(root) = decided(rotation, known.root)? {
             // If another was first, the watch brings that one.
-            shared.replace(&root).await?;
+            shared.replace(&Numbered { number: known.next, root }).await?;
+        } else if let Some(here) = here.as_ref().filter(|_| known.is_here) {
+            let number = if known.is_theirs_ahead { known.next } else { here.number };
+            shared.replace(&Numbered { number, root: here.root.clone() }).await?;
+        } else if let Some(theirs) = theirs {
+            theirs.keep_if_later(&self.store, time())?;
+            // Once: a machine that has another key first would seal it with that one again.
+            if !shared.is_current && !std::mem::replace(&mut looks.has_resealed, true) {
+                shared.replace(theirs).await?;
+            }
         }
-        *is_first = false;
-        Ok(())
+        match known.is_theirs_ahead {
+            true => Err(AHEAD.to_owned()),
+            false => Ok(()),
+        }
     }
 
     fn keep_own_tickets(&self) -> Result<(), String> {
-        let Some(mut root) = self.own_tickets()? else { return Ok(()) };
+        let Some(Numbered { number, mut root }) = Numbered::of_store(&self.store)? else {
+            return Ok(());
+        };
         let (before, oldest) = (root.epoch(), root.oldest_accepted_at(time()));
         root.advance_to(oldest).map_err(|error| error.to_string())?;
         if root.epoch() == before {
             return Ok(());
         }
-        let text = root.to_text().map_err(|error| error.to_string())?;
-        let kept = self.store.keep(&[], 0, &[(TICKET_ROOTS, Some(text.as_bytes()))]);
-        kept.map(drop).map_err(|error| error.to_string())
-    }
-
-    fn own_tickets(&self) -> Result<Option<TicketRoot>, String> {
-        let entry = self.store.kept(TICKET_ROOTS).map_err(|error| error.to_string())?;
-        entry.map(|entry| parsed(&entry)).transpose()
+        Numbered { number, root }.keep(&self.store)
     }
 }
 
+/// How a process has looked at the roots in the cluster.
+#[derive(Default)]
+struct Looks {
+    /// Whether it has put them there again because an older sealing key had sealed them.
+    has_resealed: bool,
+    last: Option<Instant>,
+}
+
+/// Takes the roots of an entry of the cluster, if they are later than what is here. What is wrong
+/// with them is told by who keeps them up.
+///
+/// # Errors
+/// No sealing key of this machine opens it.
+pub(super) fn take(fleet: &Fleet, entry: &Entry) -> Result<(), UnsealError> {
+    let opened = fleet.keys.open_at(&entry.key, &entry.value)?;
+    let taken =
+        Numbered::parse(&opened).and_then(|theirs| theirs.keep_if_later(&fleet.store, time()));
+    // It is looked at again within a minute.
+    let _ = taken;
+    Ok(())
+}
+
 /// Has a new root hold as soon as all machines can have it; returns from which epoch on, and the
-/// Unix time at which that begins.
+/// Unix time at which that begins. `store` is that of this machine, which may have later ones than
+/// the cluster.
 ///
 /// # Errors
 /// The cluster does not answer as it should, or what it has does not open.
@@ -199,27 +129,127 @@ pub(crate) async fn rotate_tickets(
     etcd: &Etcd,
     keys: &SealingKeys,
     settings: &FleetSettings,
+    store: &KeyedStore,
 ) -> Result<(u64, u64), String> {
     let places = Places::below(&settings.prefix);
     let rotation = Rotation::of(settings);
     for _ in 0..ATTEMPTS {
         let shared = Shared::of(etcd, &places, keys).await?;
+        let here = Numbered::of_store(store)?;
+        let known = Known::of(here.as_ref(), shared.roots.as_ref(), time());
         let secret = secret()?;
-        let rotated = rotation.rotated(shared.root.as_ref(), time(), |into| fill(into, &secret));
+        let rotated = rotation.rotated(known.root, time(), |into| fill(into, &secret));
         let (root, from) = rotated.map_err(|error| error.to_string())?;
-        if shared.replace(&root).await? {
-            return Ok((from.0, from.0.saturating_mul(root.lifetime_s().into())));
+        let from_s = from.0.saturating_mul(root.lifetime_s().into());
+        if shared.replace(&Numbered { number: known.next, root }).await? {
+            return Ok((from.0, from_s));
         }
     }
     Err("other machines change the ticket roots all the time; try again".into())
 }
 
+/// Roots, and the how-manieth change of them they are.
+#[derive(Clone)]
+struct Numbered {
+    /// 0: nobody has counted, as where a program of somebody else's put them into the store.
+    number: u64,
+    root: TicketRoot,
+}
+
+impl Numbered {
+    /// What this machine's store has.
+    fn of_store(store: &KeyedStore) -> Result<Option<Self>, String> {
+        let text = store.kept(TICKET_ROOTS).map_err(|error| error.to_string())?;
+        let Some(text) = text else { return Ok(None) };
+        let counted = store.kept(COUNTED).map_err(|error| error.to_string())?;
+        let counted = counted.and_then(|counted| String::from_utf8(counted.to_vec()).ok());
+        let number = counted.and_then(|counted| {
+            let (number, of) = counted.split_once(' ')?;
+            // It counts nothing but what it was written with.
+            (of == digest(&text)).then(|| number.parse().ok()).flatten()
+        });
+        Ok(Some(Self { number: number.unwrap_or(0), root: parsed(&text)? }))
+    }
+
+    /// What the cluster has, opened.
+    fn parse(opened: &[u8]) -> Result<Self, String> {
+        let end = opened.iter().position(|byte| *byte == b'\n').unwrap_or(opened.len());
+        let (head, text) = opened.split_at(end);
+        let number = str::from_utf8(head).ok().and_then(|head| head.strip_prefix(TITLE));
+        match number {
+            Some(number) => {
+                let number = number.parse().map_err(|_| "their number is none".to_owned())?;
+                Ok(Self { number, root: parsed(text)? })
+            }
+            None => Ok(Self { number: 0, root: parsed(opened)? }),
+        }
+    }
+
+    fn text(&self) -> Result<Zeroizing<String>, String> {
+        self.root.to_text().map_err(|error| error.to_string())
+    }
+
+    /// Whether all machines are to have this one and not the other: of two that were made of the
+    /// same one, by machines that did not hear each other, chance says which, to all the same.
+    fn is_later_than(&self, other: Option<&Self>) -> bool {
+        let Some(other) = other else { return true };
+        if self.number != other.number || self.root.agrees_with(&other.root) {
+            return self.number > other.number;
+        }
+        let digest = |one: &Self| one.text().map(|text| digest(text.as_bytes())).ok();
+        digest(self) > digest(other)
+    }
+
+    /// Whether it was made by a clock that is ahead of this one, which has no key of it yet.
+    fn is_ahead(&self, now: UnixSeconds) -> bool {
+        self.root.epoch() > self.root.epoch_at(now).next()
+    }
+
+    fn keep_if_later(&self, store: &KeyedStore, now: UnixSeconds) -> Result<(), String> {
+        match !self.is_ahead(now) && self.is_later_than(Self::of_store(store)?.as_ref()) {
+            true => self.keep(store),
+            false => Ok(()),
+        }
+    }
+
+    fn keep(&self, store: &KeyedStore) -> Result<(), String> {
+        let text = self.text()?;
+        let counted = format!("{} {}", self.number, digest(text.as_bytes()));
+        let both = [(TICKET_ROOTS, Some(text.as_bytes())), (COUNTED, Some(counted.as_bytes()))];
+        store.keep(&[], 0, &both).map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// Which roots count, of those of this machine and those of the cluster.
+struct Known<'r> {
+    root: Option<&'r TicketRoot>,
+    /// They are this machine's, and the cluster is to have them.
+    is_here: bool,
+    /// Those of the cluster do not count, because no key of now is left of them.
+    is_theirs_ahead: bool,
+    /// The number of what takes their place.
+    next: u64,
+}
+
+impl<'r> Known<'r> {
+    fn of(here: Option<&'r Numbered>, theirs: Option<&'r Numbered>, now: UnixSeconds) -> Self {
+        let is_usable = here.is_some_and(|here| !here.is_ahead(now));
+        let is_theirs_ahead = is_usable && theirs.is_some_and(|theirs| theirs.is_ahead(now));
+        let is_here = is_theirs_ahead || here.is_some_and(|here| here.is_later_than(theirs));
+        let number = here.into_iter().chain(theirs).map(|one| one.number).max();
+        let root = if is_here { here } else { theirs }.map(|known| &known.root);
+        Self { root, is_here, is_theirs_ahead, next: number.unwrap_or(0).saturating_add(1) }
+    }
+}
+
 /// The roots in the cluster, as they are replaced if nobody has done that since.
 struct Shared<'f> {
     etcd: &'f Etcd,
+    /// Whether the key that seals now has sealed them.
+    is_current: bool,
     keys: &'f SealingKeys,
     place: String,
-    root: Option<TicketRoot>,
+    roots: Option<Numbered>,
     /// The revision at which they were put there; 0 if there are none.
     revision: i64,
 }
@@ -229,16 +259,24 @@ impl<'f> Shared<'f> {
         let place = places.entry(TICKET_ROOTS);
         let entry = etcd.get(&place).await.map_err(|error| error.to_string())?;
         let revision = entry.as_ref().map_or(0, |entry| entry.mod_revision);
-        let opened = entry.map(|entry| {
-            let opened = keys.open_at(&place, &entry.value);
-            parsed(&opened.map_err(|error| format!("{place}: {error}"))?)
-        });
-        Ok(Self { etcd, keys, root: opened.transpose()?, place, revision })
+        let is_current = entry.as_ref().is_none_or(|entry| keys.is_current(&entry.value));
+        let opened = entry.map(|entry| keys.open_at(&place, &entry.value));
+        let roots = match opened {
+            Some(Ok(opened)) => {
+                Some(Numbered::parse(&opened).map_err(|error| format!("{place}: {error}"))?)
+            }
+            // Nobody with the sealing key wrote it: it counts as nothing.
+            Some(Err(UnsealError::Damaged)) | None => None,
+            Some(Err(error @ UnsealError::KeyMissing { .. })) => {
+                return Err(format!("{place}: {error}"));
+            }
+        };
+        Ok(Self { etcd, is_current, keys, place, revision, roots })
     }
 
-    /// Puts `root` there; whether nobody was faster.
-    async fn replace(&self, root: &TicketRoot) -> Result<bool, String> {
-        let text = root.to_text().map_err(|error| error.to_string())?;
+    /// Puts `roots` there; whether nobody was faster.
+    async fn replace(&self, roots: &Numbered) -> Result<bool, String> {
+        let text = Zeroizing::new(format!("{TITLE}{}\n{}", roots.number, *roots.text()?));
         let sealed = self.keys.seal_for(&self.place, text.as_bytes());
         let sealed = sealed.map_err(|error| error.to_string())?;
         let compare = [Compare::Modified(&self.place, self.revision)];
@@ -259,6 +297,10 @@ fn parsed(text: &[u8]) -> Result<TicketRoot, String> {
     TicketRoot::from_text(text).map_err(|error| error.to_string())
 }
 
+fn digest(text: &[u8]) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn secret() -> Result<Zeroizing<[u8; 32]>, String> {
     let mut secret = Zeroizing::new([0; 32]);
     random::fill(secret.as_mut_slice()).map_err(|error| error.to_string())?;
@@ -273,111 +315,100 @@ fn time() -> UnixSeconds {
     UnixSeconds(now().0)
 }
 
+/// What is wrong with roots that an agent has brought forward too far.
+const AHEAD: &str = "a machine of the fleet whose clock is ahead has brought them forward to epochs \
+                     that have not begun: those of this machine are put back; set that clock right";
 /// How often it is tried to be the first who writes.
 const ATTEMPTS: usize = 5;
-/// Whole epochs between an announcement and when the root holds.
-const LEAD: u64 = 2;
+/// How often it is looked what the cluster has, whatever a watch has told.
+const CLUSTER_LOOK: Duration = Duration::from_secs(60);
+/// The entry of this machine's store with the number of its roots.
+const COUNTED: &str = "fleet/tickets";
 /// How often it is looked what is to be done.
 const LOOK: Duration = Duration::from_secs(1);
-/// Epochs during which a root is announced, beside the last one: so long all agents may be away.
-const WINDOW: u64 = 3;
+/// What is before the number.
+const TITLE: &str = "sealane-fleet-tickets 1 ";
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use sealane_engine::tickets::Epoch;
+    use sealane_store::Store;
+
     use super::*;
 
-    const LIFETIME_S: u64 = 43_200;
-    const WEEKLY: Rotation = Rotation { lifetime: Duration::from_secs(LIFETIME_S), epochs: 14 };
+    const NOW: UnixSeconds = UnixSeconds(600_000);
 
-    fn at(epoch: u64) -> UnixSeconds {
-        UnixSeconds(epoch * LIFETIME_S + 5)
+    fn numbered(number: u64, fill: u8) -> Numbered {
+        let lifetime = Duration::from_secs(600);
+        let root = TicketRoot::generate(lifetime, NOW, |bytes| bytes.fill(fill)).unwrap();
+        Numbered { number, root }
     }
 
-    fn announced(root: &TicketRoot) -> Vec<u64> {
-        root.announced().map(|epoch| epoch.0).collect()
+    fn store(folder: &Path) -> KeyedStore {
+        let keys = SealingKeys::from_text(&format!("{}\n", "A".repeat(43) + "=")).unwrap();
+        KeyedStore::new(Arc::new(Store::open_or_create(folder).unwrap()), keys).unwrap()
     }
 
-    fn step(shared: &mut Option<TicketRoot>, epoch: u64) -> bool {
-        let next = WEEKLY.next(shared.as_ref(), at(epoch), |bytes| bytes.fill(7)).unwrap();
-        let has_changed = next.is_some();
-        *shared = next.or(shared.take());
-        assert!(WEEKLY.next(shared.as_ref(), at(epoch), |_| panic!()).unwrap().is_none());
-        has_changed
-    }
-
-    #[test]
-    fn a_root_is_made_brought_forward_and_announced_two_whole_epochs_before_it_holds() {
-        let mut shared = None;
-        let mut seen = Vec::new();
-        for epoch in 100..=113 {
-            assert!(step(&mut shared, epoch) == (epoch != 101), "{epoch}");
-            let root = shared.as_ref().unwrap();
-            assert_eq!(root.epoch().0, (epoch - 1).max(100), "older secrets are erased");
-            seen.push((epoch, announced(root)));
-        }
-        // 112 is a multiple of 14.
-        let expected = |epoch| if (106..=112).contains(&epoch) { vec![112] } else { vec![] };
-        assert!(seen.iter().all(|(epoch, seen)| *seen == expected(*epoch)), "{seen:?}");
+    fn sealed_text(one: &Numbered) -> String {
+        format!("{TITLE}{}\n{}", one.number, *one.text().unwrap())
     }
 
     #[test]
-    fn what_does_not_fit_is_named_and_let_alone() {
-        let fill = |bytes: &mut [u8]| bytes.fill(1);
-        let other = TicketRoot::generate(Duration::from_secs(600), at(100), fill).unwrap();
-        let error = WEEKLY.next(Some(&other), at(100), fill).unwrap_err();
-        assert_eq!(error, RotationError::Lifetime { theirs: 600, ours: LIFETIME_S });
-        let ahead = TicketRoot::generate(WEEKLY.lifetime, at(102), fill).unwrap();
-        assert!(WEEKLY.next(Some(&ahead), at(100), fill).is_err());
-        assert!(WEEKLY.next(Some(&ahead), at(101), fill).is_ok());
-        assert!(WEEKLY.next(Some(&ahead), at(9_000), fill).is_err());
-        for unusable in [&other, &ahead] {
-            let (root, from) = WEEKLY.rotated(Some(unusable), at(100), fill).unwrap();
-            assert_eq!((root.epoch(), from), (Epoch(100), Epoch(100)), "anew");
-        }
+    fn all_machines_agree_on_which_roots_are_later() {
+        let (one, other) = (numbered(3, 1), numbered(3, 2));
+        assert!(one.is_later_than(None) && !one.is_later_than(Some(&one)));
+        assert!(one.is_later_than(Some(&other)) != other.is_later_than(Some(&one)));
+        let least = numbered(2, 1);
+        assert!(one.is_later_than(Some(&least)) && !least.is_later_than(Some(&one)));
+        // Brought forward alone it is the same one.
+        let mut ahead = one.clone();
+        ahead.root.advance_to(one.root.epoch().next()).unwrap();
+        assert!(!ahead.is_later_than(Some(&one)) && !one.is_later_than(Some(&ahead)));
+        let read = Numbered::parse(sealed_text(&one).as_bytes()).unwrap();
+        assert!(read.number == 3 && read.root.agrees_with(&one.root));
+        let uncounted = Numbered::parse(one.text().unwrap().as_bytes()).unwrap();
+        assert_eq!(uncounted.number, 0);
+        assert!(Numbered::parse(b"sealane-fleet-tickets 1 x\n").is_err());
+    }
+
+    /// One machine with a clock ten epochs ahead, of which each second all others hear.
+    #[test]
+    fn one_clock_that_is_ahead_takes_no_keys_from_the_others() {
+        let here = numbered(3, 1);
+        let mut ahead = numbered(9, 1);
+        ahead.root.advance_to(Epoch(1_009)).unwrap();
+        let known = Known::of(Some(&here), Some(&ahead), NOW);
+        assert!(known.is_here && known.is_theirs_ahead && known.next == 10);
+        assert_eq!(known.root.unwrap().epoch(), Epoch(1_000));
+        // A little is what clocks differ by, and who has nothing waits.
+        let mut little = numbered(9, 1);
+        little.root.advance_to(Epoch(1_001)).unwrap();
+        let known = Known::of(Some(&here), Some(&little), NOW);
+        assert!(!known.is_here && !known.is_theirs_ahead && known.next == 10);
+        let known = Known::of(None, Some(&ahead), NOW);
+        assert!(!known.is_here && !known.is_theirs_ahead);
+        assert_eq!(known.root.unwrap().epoch(), Epoch(1_009));
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        here.keep_if_later(&store, NOW).unwrap();
+        ahead.keep_if_later(&store, NOW).unwrap();
+        assert_eq!(Numbered::of_store(&store).unwrap().unwrap().number, 3);
     }
 
     #[test]
-    fn a_rotation_that_is_asked_for_keeps_what_holds_before() {
-        let fill = |bytes: &mut [u8]| bytes.fill(1);
-        let mut root = TicketRoot::generate(WEEKLY.lifetime, at(105), fill).unwrap();
-        for epoch in [106, 112] {
-            root.announce(Epoch(epoch), fill).unwrap();
-        }
-        let (rotated, from) = WEEKLY.rotated(Some(&root), at(105), fill).unwrap();
-        assert_eq!((from, announced(&rotated)), (Epoch(108), vec![106, 108]));
-        let next = WEEKLY.next(Some(&rotated), at(106), fill).unwrap().unwrap();
-        assert_eq!((next.epoch().0, announced(&next)), (105, vec![106, 108, 112]));
-    }
-
-    #[test]
-    fn no_root_is_missed_where_an_agent_is_there_within_the_window() {
-        for seed in 0..300 {
-            let mut chance = fastrand::Rng::with_seed(seed);
-            let rotation = Rotation { epochs: chance.u64(1..30), ..WEEKLY };
-            let begins = chance.u64(0..100);
-            let mut now = begins;
-            let mut shared: Option<TicketRoot> = None;
-            let mut announced_in = std::collections::BTreeMap::new();
-            for fill in 0..40 {
-                let next = rotation.next(shared.as_ref(), at(now), |bytes| bytes.fill(fill));
-                let next = next.unwrap().or(shared.take()).unwrap();
-                for from in next.announced() {
-                    announced_in.entry(from.0).or_insert(now);
-                }
-                assert!(next.epoch().0 <= now, "the epoch of now has a key");
-                assert!(next.epoch().0 + 1 >= now, "nothing older is left");
-                shared = Some(next);
-                now += chance.u64(1..=WINDOW);
-            }
-            let all = begins + LEAD + WINDOW + 1..now;
-            for from in all.filter(|from| from.is_multiple_of(rotation.epochs)) {
-                let Some(announced) = announced_in.get(&from) else {
-                    // Shorter than the agents were away.
-                    assert!(rotation.epochs < WINDOW, "{from} was missed by {rotation:?}");
-                    continue;
-                };
-                assert!(announced + LEAD < from, "{from} in {announced}");
-            }
-        }
+    fn a_number_counts_nothing_but_the_roots_that_it_was_written_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        assert!(Numbered::of_store(&store).unwrap().is_none());
+        numbered(7, 1).keep_if_later(&store, NOW).unwrap();
+        numbered(6, 2).keep_if_later(&store, NOW).unwrap();
+        let here = Numbered::of_store(&store).unwrap().unwrap();
+        assert!(here.number == 7 && here.root.agrees_with(&numbered(7, 1).root));
+        let text = numbered(0, 3).text().unwrap();
+        store.keep(&[], 0, &[(TICKET_ROOTS, Some(text.as_bytes()))]).unwrap();
+        assert_eq!(Numbered::of_store(&store).unwrap().unwrap().number, 0, "somebody else's");
     }
 }

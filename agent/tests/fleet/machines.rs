@@ -18,8 +18,11 @@ pub struct Machines {
 
 impl Machines {
     pub fn new(count: usize, names: &[&str]) -> Option<Self> {
+        Self::around(Cluster::start()?, count, names)
+    }
+
+    pub fn around(cluster: Cluster, count: usize, names: &[&str]) -> Option<Self> {
         let authority = Authority::start(Behaviour::default())?;
-        let cluster = Cluster::start()?;
         let mut homes = vec![Home::new(&authority)];
         while homes.len() < count {
             homes.push(homes[0].beside(&authority));

@@ -20,4 +20,5 @@ mod outages;
 mod removals;
 mod serving;
 mod shared;
+mod strangers;
 mod tickets;

@@ -16,9 +16,9 @@ fn one_machine_makes_a_ticket_root_and_all_have_it_and_each_that_follows() {
     let mut agents: Vec<_> = homes.iter().map(Home::start).collect();
     let first = shared(homes, |_| true);
     assert_eq!(first.lines().count(), 1);
-    let entry = cluster.control(&["get", "/sealane/test/entry/tickets/roots", "-w", "json"]);
+    let entry = cluster.control(&["get", ROOTS, "-w", "json"]);
     assert!(entry.contains("\"version\":1,"), "of three that were there, one was first: {entry}");
-    let value = cluster.control(&["get", "/sealane/test/entry/tickets/roots", "-w", "fields"]);
+    let value = cluster.control(&["get", ROOTS, "-w", "fields"]);
     assert!(!value.contains("sealane-ticket-root"), "sealed: {value}");
 
     let said = rotate(&homes[1]);
@@ -57,7 +57,7 @@ fn what_is_put_into_an_empty_cluster_opens_nothing_old() {
     store.keep(&[], 0, &[(TICKET_ROOTS, Some(text.as_bytes()))]).unwrap();
     // A process opens one only once.
     drop(store);
-    machines.cluster.control(&["del", "/sealane/test/entry/tickets/roots"]);
+    machines.cluster.control(&["del", ROOTS]);
     let agents: Vec<_> = homes[..1].iter().map(Home::start).collect();
     wait_for("the root in the cluster", || {
         (!machines.cluster.keys("entry/tickets/").is_empty()).then_some(())
@@ -67,6 +67,66 @@ fn what_is_put_into_an_empty_cluster_opens_nothing_old() {
     assert_eq!(root.epoch(), root.oldest_accepted_at(now()), "older secrets are erased");
     assert!(root.agrees_with(&old) || root.announced().count() == 1, "it is the same one");
     for agent in agents.into_iter().chain([other]) {
+        assert!(agent.stop().success());
+    }
+}
+
+#[test]
+fn roots_that_a_stranger_puts_back_or_ruins_set_nobody_back() {
+    let Some(machines) = Machines::new(3, &[]) else { return };
+    let (homes, cluster) = (&machines.homes, &machines.cluster);
+    let mut agents: Vec<_> = homes[..2].iter().map(Home::start).collect();
+    let first = shared(&homes[..2], |_| true);
+    let old = cluster.value(ROOTS);
+    rotate(&homes[0]);
+    let second = shared(&homes[..2], |text| text != first);
+    for strange in [old.as_slice(), b"junk"] {
+        cluster.put(ROOTS, strange);
+        // One that begins looks into the cluster whatever it has been told.
+        assert!(agents.pop().unwrap().stop().success());
+        agents.push(homes[1].start());
+        wait_for("the roots are put back", || {
+            let now = cluster.value(ROOTS);
+            (now != strange && !now.is_empty()).then_some(())
+        });
+        assert_eq!(shared(&homes[..2], |_| true), second, "nobody took the older ones");
+    }
+    // By a command, while the cluster has the old ones: what is here counts.
+    cluster.put(ROOTS, &old);
+    rotate(&homes[0]);
+    let third = shared(&homes[..2], |text| text != second);
+    assert!(third.starts_with(&first), "what holds until then is as before");
+    agents.push(homes[2].start());
+    assert_eq!(shared(homes, |_| true), third, "one that joins has what holds");
+    for agent in agents {
+        assert!(agent.stop().success());
+    }
+}
+
+#[test]
+fn a_machine_that_joins_once_all_of_etcd_was_lost_takes_the_roots_that_were_there() {
+    let Some(machines) = Machines::new(2, &[]) else { return };
+    let (homes, cluster) = (&machines.homes, &machines.cluster);
+    let first = homes[0].start();
+    let before = shared(&homes[..1], |_| true);
+    assert!(first.stop().success());
+    cluster.start_over();
+    // It is there alone, and makes one.
+    let second = homes[1].start();
+    let its_own = shared(&homes[1..], |_| true);
+    assert_ne!(its_own, before);
+    // What was counted further holds: here it was rotated once.
+    assert!(second.stop().success());
+    cluster.start_over();
+    let first = homes[0].start();
+    wait_for("the root is put there", || (!cluster.value(ROOTS).is_empty()).then_some(()));
+    rotate(&homes[0]);
+    let rotated = shared(&homes[..1], |text| text != before);
+    assert!(rotated.starts_with(&before), "nobody's tickets are lost");
+    cluster.start_over();
+    let second = homes[1].start();
+    assert_eq!(shared(homes, |_| true), rotated);
+    for agent in [first, second] {
         assert!(agent.stop().success());
     }
 }
@@ -90,6 +150,9 @@ fn rotate(home: &Home) -> String {
     assert_eq!(code, Some(0), "{said}");
     said
 }
+
+/// Where the roots are in the cluster.
+const ROOTS: &str = "/sealane/test/entry/tickets/roots";
 
 fn now() -> UnixSeconds {
     UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs())

@@ -21,11 +21,17 @@ pub struct Cluster {
     pub folder: TempDir,
     nodes: RefCell<Vec<Option<Process>>>,
     ports: Vec<[ReservedPort; 2]>,
+    quota_bytes: u64,
 }
 
 impl Cluster {
     /// Starts them, with a user whose role is on [`PREFIX`] alone.
     pub fn start() -> Option<Self> {
+        Self::start_with(QUOTA_BYTES)
+    }
+
+    /// The same with another quota.
+    pub fn start_with(quota_bytes: u64) -> Option<Self> {
         required(ETCD.into())?;
         required(ETCDCTL.into())?;
         let folder = tempfile::tempdir().unwrap();
@@ -34,7 +40,7 @@ impl Cluster {
         close(&folder.path().join("password"));
         let port = || ReservedPort::on_loopback().unwrap();
         let ports = (0..NODES).map(|_| [port(), port()]).collect();
-        let cluster = Self { folder, nodes: RefCell::default(), ports };
+        let cluster = Self { folder, nodes: RefCell::default(), ports, quota_bytes };
         cluster.nodes.borrow_mut().resize_with(NODES, || None);
         cluster.begin();
         Some(cluster)
@@ -170,6 +176,14 @@ impl Cluster {
         all.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
+    /// How many there are.
+    pub fn count(&self, below: &str) -> u64 {
+        let below = format!("{PREFIX}{below}");
+        let all = self.control(&["get", "--prefix", "--limit=1", "-w", "fields", &below]);
+        let line = all.lines().find(|line| line.starts_with("\"Count\"")).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
     /// Ends a server, as a machine that fails.
     pub fn kill(&self, number: usize) {
         if let Some(mut node) = self.nodes.borrow_mut()[number].take() {
@@ -264,7 +278,7 @@ impl Cluster {
             command.arg(format!("--{kind}cert-file")).arg(path("node.pem"));
             command.arg(format!("--{kind}key-file")).arg(path("node.key"));
         }
-        command.args(["--quota-backend-bytes", QUOTA_BYTES]).args(more);
+        command.arg(format!("--quota-backend-bytes={}", self.quota_bytes)).args(more);
         let log_too = log.try_clone().unwrap();
         Process::new(command.stdin(Stdio::null()).stdout(log).stderr(log_too).spawn().unwrap())
     }
@@ -315,4 +329,4 @@ const ETCD: &str = "/usr/bin/etcd";
 const ETCDCTL: &str = "/usr/bin/etcdctl";
 const NODES: usize = 3;
 /// More than any test needs, and soon used up by one that wants that.
-const QUOTA_BYTES: &str = "33554432";
+const QUOTA_BYTES: u64 = 32 << 20;

@@ -57,6 +57,11 @@ impl StoredRoots {
         }
         self.reported = problem;
         let root = found.ok()??;
+        if root.epoch() > root.epoch_at(now) {
+            // Until then it has no key to make tickets with; what is in use has.
+            self.seen = None;
+            return None;
+        }
         self.is_used = true;
         if running.agrees_with(&root) {
             return None;
@@ -243,7 +248,9 @@ mod tests {
             assert!(read(&rig.store, &rig.settings, now).is_err());
         }
         rig.put_root(&root(11, 2));
-        assert!(stored.news(&own, NOW).is_some(), "its maker's clock is a little ahead");
+        assert!(stored.news(&own, NOW).is_none(), "its maker's clock is a little ahead");
         assert_eq!(stored.reported, None);
+        let then = UnixSeconds(11 * LIFETIME_S);
+        assert!(stored.news(&own, then).unwrap().agrees_with(&root(11, 2)), "from then on");
     }
 }
