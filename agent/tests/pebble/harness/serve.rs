@@ -10,11 +10,17 @@ use super::required;
 
 /// Starts one in a folder, with this configuration; it says what it says in `serve.log`.
 pub fn start(folder: &Path, text: &str) -> Option<Process> {
+    start_with(folder, text, &[])
+}
+
+/// Starts one with more in its environment.
+pub fn start_with(folder: &Path, text: &str, environment: &[(&str, String)]) -> Option<Process> {
     let program = program()?;
     fs::write(folder.join("sealane.toml"), text).unwrap();
     let log = File::create(folder.join("serve.log")).unwrap();
     let mut command = Command::new(program);
     command.args(["serve", "--config"]).arg(folder.join("sealane.toml"));
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
     Some(Process::new(child.unwrap()))
 }
