@@ -362,6 +362,8 @@ impl Agent {
                     self.schedule.happened(now(), ticket, outcome);
                 }
             }
+            // All has been listed.
+            Came::Taken(all) if all.is_empty() => self.adopt_shared_demands(None),
             Came::Taken(all) => all.iter().for_each(|names| self.note_taken(names)),
             Came::Order { id, outcome, wanted } => {
                 let ticket = self.under_way.remove(&id).and_then(|under_way| under_way.ticket);
@@ -393,7 +395,9 @@ impl Agent {
     /// Tells the schedule of a certificate that another machine of the fleet has obtained.
     fn note_taken(&mut self, names: &[String]) {
         let id = id_of(names);
-        let Some(known) = self.certificates.get(&id) else { return };
+        let Some(known) = self.certificates.get(&id) else {
+            return self.adopt_shared_demands(Some(names));
+        };
         let Ok(Some(listed)) = self.ledger.held(&known.names) else { return };
         let held = held_of(&self.settings, &listed);
         self.schedule.want(now(), id, known.names.clone(), Some(held));

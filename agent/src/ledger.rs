@@ -141,14 +141,27 @@ impl Ledger {
         }
     }
 
-    /// Remembers a name that a certificate was allowed for on demand.
-    pub(crate) fn keep_demand(&self, demand: &DemandEntry) -> Result<(), LedgerError> {
-        self.write(&[], &[(demand_name(&demand.name), Some(encode(demand)?))])
+    /// What is remembered of a name that a certificate was allowed for on demand.
+    pub(crate) fn demand(&self, name: &str) -> Result<Option<DemandEntry>, LedgerError> {
+        self.read(&demand_name(name))
     }
 
-    /// Forgets a name that a certificate was allowed for on demand.
-    pub(crate) fn drop_demand(&self, name: &str) -> Result<(), LedgerError> {
-        self.write(&[], &[(demand_name(name), None)])
+    /// Remembers a name that a certificate was allowed for on demand; returns the entry's name and
+    /// value.
+    pub(crate) fn keep_demand(
+        &self,
+        demand: &DemandEntry,
+    ) -> Result<(String, Zeroizing<Vec<u8>>), LedgerError> {
+        let (name, value) = (demand_name(&demand.name), encode(demand)?);
+        self.write(&[], &[(name.clone(), Some(value.clone()))])?;
+        Ok((name, value))
+    }
+
+    /// Forgets a name that a certificate was allowed for on demand; returns the entry's name.
+    pub(crate) fn drop_demand(&self, name: &str) -> Result<String, LedgerError> {
+        let name = demand_name(name);
+        self.write(&[], &[(name.clone(), None)])?;
+        Ok(name)
     }
 
     /// Takes a name out of the store, with its certificate if that has no other.

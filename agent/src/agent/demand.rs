@@ -11,7 +11,7 @@ use sealane_renewal::{CertificateId, Demand, Failure, Held, Outcome, Ticket, Uni
 use tokio::task::spawn_local;
 
 use super::{Agent, Came, now};
-use crate::ledger::{DemandEntry, OrderEntry, id_of};
+use crate::ledger::{DemandEntry, LedgerError, OrderEntry, id_of};
 use crate::on_demand::{Asked, Service, Task, listen};
 use crate::settings::{OnDemandSettings, WantedCertificate};
 
@@ -53,6 +53,12 @@ impl Demanded {
         let service = settings.map(|settings| Service::new(&settings.permission)).transpose();
         let service = service.map_err(|error| format!("on_demand: {error}"))?;
         Ok(Self { service: service.map(Rc::new), ..Self::default() })
+    }
+
+    fn kept(&mut self, id: CertificateId, entry: DemandEntry) {
+        if let Some(known) = self.known.get_mut(&id) {
+            known.kept = Some(entry);
+        }
     }
 }
 
@@ -101,6 +107,8 @@ impl Agent {
                 None if is_ordered || is_known => {
                     self.schedule.resume_demand(now(), id, &entry.name);
                 }
+                // Another machine may be ordering it.
+                None if self.fleet.is_some() && now().0 < entry.seen_s + FLEET_ORDER_S => continue,
                 // Allowed once, and nothing came of it: who comes again is asked about again.
                 None => {
                     self.forget_demand(&entry.name);
@@ -115,6 +123,45 @@ impl Agent {
         }
         let listed = &self.certificates;
         self.demanded.known.retain(|id, _| listed.contains_key(id));
+    }
+
+    /// Looks after names on demand, too, that other machines of the fleet have obtained: the one
+    /// that has may be gone when they are to be renewed. These names, or all that there are.
+    pub(super) fn adopt_shared_demands(&mut self, of: Option<&[String]>) {
+        if self.fleet.is_none() || self.settings.on_demand.is_none() {
+            return;
+        }
+        let entries = match of {
+            Some([name]) => self.ledger.demand(name).map(|found| found.into_iter().collect()),
+            Some(_) => return,
+            None => self.ledger.demands(),
+        };
+        let mut adopted = Vec::new();
+        for entry in entries.unwrap_or_default() {
+            let names = std::slice::from_ref(&entry.name);
+            if !self.certificates.contains_key(&id_of(names))
+                && let Ok(Some(held)) = self.ledger.held(names)
+            {
+                let held = super::held_of(&self.settings, &held);
+                adopted.push((entry, Some(held)));
+            }
+        }
+        self.adopt_demands(adopted, &[], &HashMap::new());
+    }
+
+    /// Remembers a name on demand, on all machines of a fleet.
+    fn keep_demand(&self, entry: &DemandEntry) -> Result<(), LedgerError> {
+        let (name, value) = self.ledger.keep_demand(entry)?;
+        if let Some(fleet) = &self.fleet {
+            fleet.put_soon(name, Some(value));
+        }
+        Ok(())
+    }
+
+    /// When a client of any machine was seen that asked for it, in Unix time.
+    fn seen_s(&self, entry: &DemandEntry) -> u64 {
+        let shared = self.ledger.demand(&entry.name).ok().flatten();
+        shared.map_or(0, |shared| shared.seen_s).max(entry.seen_s)
     }
 
     /// Takes what clients have asked for.
@@ -147,11 +194,12 @@ impl Agent {
         let now = now();
         known.entry.seen_s = now.0;
         let is_old = known.kept.as_ref().is_none_or(|kept| now.0 - kept.seen_s.min(now.0) > SEEN_S);
-        let name = known.entry.name.clone();
-        if is_old && self.ledger.keep_demand(&known.entry).is_ok() {
-            known.kept = Some(known.entry.clone());
+        let (entry, lapses) = (known.entry.clone(), known.lapses_at.take());
+        let name = entry.name.clone();
+        if is_old && self.keep_demand(&entry).is_ok() {
+            self.demanded.kept(id, entry);
         }
-        if known.lapses_at.take().is_some() {
+        if lapses.is_some() {
             let held = self.ledger.held(std::slice::from_ref(&name)).ok().flatten();
             let held = held.map(|held| super::held_of(&self.settings, &held));
             self.schedule.want(now, id, vec![name], held);
@@ -202,24 +250,27 @@ impl Agent {
     /// Whether a certificate that is due is to be ordered: one on demand only if somebody has asked
     /// for it since the one in the store is valid.
     pub(super) fn is_still_demanded(&mut self, id: CertificateId) -> bool {
-        let Some(known) = self.demanded.known.get_mut(&id) else { return true };
-        let name = known.entry.name.clone();
+        let Some(known) = self.demanded.known.get(&id) else { return true };
+        let (entry, is_kept) = (known.entry.clone(), known.kept.is_some());
+        let (name, seen_s) = (entry.name.clone(), self.seen_s(&entry));
         let held = self.ledger.held(std::slice::from_ref(&name)).ok().flatten();
         let held = held.map(|held| super::held_of(&self.settings, &held));
-        if let Some(held) = held.filter(|held| known.entry.seen_s < held.not_before.0) {
+        if let Some(held) = held.filter(|held| seen_s < held.not_before.0) {
             let left = Duration::from_secs(held.not_after.since(now()));
             let left = value::duration_text(left);
             say(&format!("{name}: nobody has asked for it; its certificate ends in {left}"));
-            known.lapses_at = Some(held.not_after);
+            if let Some(known) = self.demanded.known.get_mut(&id) {
+                known.lapses_at = Some(held.not_after);
+            }
             let next = self.demanded.next_lapse.map_or(held.not_after, |at| at.min(held.not_after));
             self.demanded.next_lapse = Some(next);
             self.schedule.forget(id);
             return false;
         }
         // Before it is ordered, so that the order goes on after a restart.
-        if known.kept.is_none() {
-            match self.ledger.keep_demand(&known.entry) {
-                Ok(()) => known.kept = Some(known.entry.clone()),
+        if !is_kept {
+            match self.keep_demand(&entry) {
+                Ok(()) => self.demanded.kept(id, entry),
                 Err(error) => {
                     say_at(Priority::Warning, &format!("{name}: not remembered: {error}"));
                 }
@@ -264,12 +315,18 @@ impl Agent {
     }
 
     fn forget_demand(&self, name: &str) {
-        if let Err(error) = self.ledger.drop_demand(name) {
-            say_at(Priority::Warning, &format!("{name}: not forgotten: {error}"));
+        match (self.ledger.drop_demand(name), &self.fleet) {
+            (Err(error), _) => {
+                say_at(Priority::Warning, &format!("{name}: not forgotten: {error}"));
+            }
+            (Ok(shared), Some(fleet)) => fleet.put_soon(shared, None),
+            (Ok(_), None) => {}
         }
     }
 }
 
+/// How long another machine may take to obtain what a client was seen to ask for.
+const FLEET_ORDER_S: u64 = 86_400;
 /// By how much what is remembered of when a name was asked for may be too early.
 const SEEN_S: u64 = 3 * 3_600;
 /// How often it is told that names come too fast.

@@ -1,5 +1,5 @@
 //! Entries of the store that all machines of a fleet have: accounts with authorities, ticket roots,
-//! what is waited for, and answers to challenges.
+//! what is waited for, names on demand, and answers to challenges.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -116,7 +116,7 @@ const ACCOUNTS_LOOK: Duration = Duration::from_secs(60);
 /// Entries with answers to challenges.
 const ANSWERS: &str = "challenge/";
 /// Entries of the store that all machines have.
-const SHARED: [&str; 4] = [ANSWERS, ACCOUNTS, WAITS, "tickets/"];
+const SHARED: [&str; 5] = [ANSWERS, ACCOUNTS, "acme/demand/", WAITS, "tickets/"];
 /// Entries with what is waited for.
 const WAITS: &str = "acme/wait/";
 /// How often it is looked whether the cluster is there.
