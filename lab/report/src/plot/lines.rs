@@ -217,8 +217,10 @@ impl LinePlot {
             let label = format!("{} processors", number(processors));
             upright(svg, "processors", x, processors, floor - 6.0, &label);
         }
+        let mut written = Vec::new();
         for Moment { at, label } in &self.moments {
-            upright(svg, "level", x, *at, TOP + 12.0, label);
+            let row = free_row(&mut written, label_span(x, *at, label));
+            upright(svg, "level", x, *at, TOP + 12.0 + row as f64 * LABEL_ROW, label);
         }
         svg.close();
     }
@@ -347,6 +349,26 @@ fn band(points: &[Point], x: &Axis, y: &Axis) -> String {
 
 /// A line from top to bottom at `value`, with its label at the height `label_at`, towards the
 /// middle.
+/// The first row of labels in which nothing stands where this one does, which stands there then.
+fn free_row(written: &mut Vec<(usize, [f64; 2])>, span: [f64; 2]) -> usize {
+    let meets = |row: usize, [from, to]: [f64; 2]| {
+        written.iter().any(|(other, [begin, end])| *other == row && from < *end && *begin < to)
+    };
+    let row = (0..=written.len()).find(|row| !meets(*row, span)).unwrap_or_default();
+    written.push((row, span));
+    row
+}
+
+/// From where to where the label of an upright line reaches.
+fn label_span(x: &Axis, value: f64, label: &str) -> [f64; 2] {
+    let wide = label.chars().count() as f64 * LABEL_LETTER;
+    let at = x.at(value);
+    match at > f64::midpoint(x.start, x.end) {
+        true => [at - 5.0 - wide, at],
+        false => [at, at + 5.0 + wide],
+    }
+}
+
 fn upright(svg: &mut Svg, class: &str, x: &Axis, value: f64, label_at: f64, label: &str) {
     let at = x.at(value);
     svg.line(class, [at, TOP], [at, HEIGHT - BOTTOM]);
@@ -359,6 +381,10 @@ fn upright(svg: &mut Svg, class: &str, x: &Axis, value: f64, label_at: f64, labe
 }
 
 const HEIGHT: f64 = 330.0;
+/// How wide a letter of a label is taken for.
+const LABEL_LETTER: f64 = 6.5;
+/// From one row of labels to the next.
+const LABEL_ROW: f64 = 14.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 30.0;
@@ -435,6 +461,21 @@ mod tests {
         let line = svg.split("class=\"level\"").nth(1).unwrap().split("/>").next().unwrap();
         assert!(line.contains(&format!("x1=\"{middle}\"")), "{line}, {middle}");
         assert!(svg.contains(">deployment<"), "{svg}");
+    }
+
+    #[test]
+    fn labels_of_moments_that_are_near_stand_below_each_other() {
+        let moment = |at, label: &str| Moment { at, label: label.into() };
+        let moments =
+            vec![moment(1.1, "names imported"), moment(1.2, "store away"), moment(2.9, "over")];
+        let svg = LinePlot { moments, processors: vec![], ..plot() }.draw().views.remove(0).svg;
+        let at = |label: &str| {
+            let before = svg.split(&format!(">{label}<")).next().unwrap();
+            before.rsplit(" y=\"").next().unwrap().split('"').next().unwrap().to_owned()
+        };
+        let first = at("names imported");
+        assert_ne!(at("store away"), first);
+        assert_eq!(at("over"), first, "there is room");
     }
 
     #[test]
