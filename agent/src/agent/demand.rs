@@ -149,6 +149,15 @@ impl Agent {
         self.adopt_demands(adopted, &[], &HashMap::new());
     }
 
+    /// Whether a name was allowed on demand that no other machine looks after yet: they do once
+    /// there is a certificate.
+    pub(super) fn knows_alone(&self, id: CertificateId) -> bool {
+        self.demanded.known.get(&id).is_some_and(|known| {
+            let held = self.ledger.held(std::slice::from_ref(&known.entry.name));
+            held.is_ok_and(|held| held.is_none())
+        })
+    }
+
     /// Remembers a name on demand, on all machines of a fleet.
     fn keep_demand(&self, entry: &DemandEntry) -> Result<(), LedgerError> {
         let (name, value) = self.ledger.keep_demand(entry)?;

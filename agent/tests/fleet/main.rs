@@ -18,6 +18,7 @@ mod harness;
 mod losses;
 mod machines;
 mod many;
+mod orders;
 mod outages;
 mod removals;
 mod resumption;
