@@ -488,6 +488,11 @@ pub(crate) fn now() -> UnixSeconds {
     UnixSeconds(since.map_or(0, |since| since.as_secs()))
 }
 
+/// The same, as certificates have it.
+pub(crate) fn now_s() -> i64 {
+    i64::try_from(now().0).unwrap_or(i64::MAX)
+}
+
 /// By how much a clock may be set back, as a daemon of time does, without a plan anew.
 const CLOCK_BACK_S_MAX: u64 = 60;
 /// How often it is looked whether the fleet's cluster answers; it is told, too.

@@ -102,6 +102,18 @@ impl Etcd {
         Ok(page.entries.into_iter().next())
     }
 
+    /// Those of these entries that are there, 128 at most.
+    pub(crate) async fn all_of(&self, keys: &[&str]) -> Result<Vec<Entry>, EtcdError> {
+        let ranges: Vec<_> = keys
+            .iter()
+            .map(|key| json!({ "request_range": { "key": bytes_text(key.as_bytes()) } }))
+            .collect();
+        let asked = json!({ "success": ranges });
+        let answer: Transacted = self.call("kv/txn", &asked).await?;
+        let pages = answer.responses.into_iter().filter_map(|one| one.range).map(Page::from);
+        Ok(pages.flat_map(|page| page.entries).collect())
+    }
+
     /// How many entries below `prefix` have changed after a revision, and the cluster's own.
     pub(crate) async fn changed_since(
         &self,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::agent::now_s;
 use crate::certificate::{KnownAs, known_as};
 
 /// The agent's entries in a store.
@@ -152,7 +153,7 @@ impl Ledger {
 
     /// Takes a name out of the store, with its certificate if that has no other.
     pub(crate) fn remove(&self, name: &str) -> Result<(), LedgerError> {
-        self.store.store().remove(&[name.to_owned()])?;
+        self.store.store().remove(&[name.to_owned()], now_s())?;
         Ok(())
     }
 

@@ -245,7 +245,7 @@ impl<'o> Carried<'o> {
                 let text = format!("{}: the order is of an older certificate", self.label());
                 return Err(Failed { ends_order: true, ..Failed::later(text) });
             }
-            claim.issue(directory, &certificate, &self.entry).await?;
+            claim.issue(directory, (&certificate, now_s), &self.entry).await?;
         }
         self.ledger.issue(self.wanted.id, &self.entry, &certificate, now_s)?;
         let (not_before_s, not_after_s) = (certificate.not_before_s(), certificate.not_after_s());

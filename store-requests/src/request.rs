@@ -104,15 +104,22 @@ impl Request {
 
     /// Does what is asked, and what has no body to come; `may` says for which names.
     ///
+    /// `now_s` is Unix time.
+    ///
     /// # Errors
     /// It may not be done, or the store cannot be read or written.
-    pub fn carry_out(&self, store: &KeyedStore, may: May<'_>) -> Result<Answer, Refused> {
+    pub fn carry_out(
+        &self,
+        store: &KeyedStore,
+        may: May<'_>,
+        now_s: i64,
+    ) -> Result<Answer, Refused> {
         match self {
             Self::List { after, limit } => list(store, *after, *limit, may),
             Self::Put => Err(Refused::Method),
             Self::Remove { names } => {
                 names.iter().try_for_each(|name| allow(name, may))?;
-                Ok(Answer::Removed(remove(store.store(), names)?))
+                Ok(Answer::Removed(remove(store.store(), names, now_s)?))
             }
             Self::Show { name } => {
                 allow(name, may)?;
@@ -146,10 +153,12 @@ fn list(
 /// Serves nothing for these names any more, and erases the keys of certificates that nothing leads
 /// to from the file.
 ///
+/// `now_s` is Unix time.
+///
 /// # Errors
 /// The store cannot be written; then nothing is removed, but with [`StoreError::NotNoted`].
-pub fn remove(store: &Store, names: &[String]) -> Result<Removed, StoreError> {
-    let removed = store.remove(names)?;
+pub fn remove(store: &Store, names: &[String], now_s: i64) -> Result<Removed, StoreError> {
+    let removed = store.remove(names, now_s)?;
     // Also if nothing was there: an earlier one may have been interrupted before this.
     let erased = store.erase_deleted().err();
     let warnings = erased.map(|error| format!("removed, but not erased from the file: {error}"));

@@ -76,5 +76,6 @@ fn take_over(tables: &Tables, txn: &mut RwTxn<'_>, from: &Tables) -> Result<(), 
     }
     // The seals were counted with the table that counts them.
     tables.take_over_kept(txn, from, &source)?;
+    tables.take_over_removals(txn, from, &source)?;
     gone.into_iter().try_for_each(|digest| tables.note_gone(txn, digest))
 }

@@ -16,9 +16,10 @@ use sealane_engine::certificates::{
 use zeroize::Zeroizing;
 
 use crate::error::{Fault, StoreError};
-use crate::keyed::{Imported, KeyedStore, Over};
+use crate::keyed::{Imported, KeyedStore, Put, check_names};
+use crate::removal::Removal;
 use crate::seal::{OpenError, SealedEntry};
-use crate::tables::Tables;
+use crate::tables::{Tables, chain_digest};
 
 /// What stands before the token in the name of an answer to a challenge of kind `http-01`: a key
 /// authorization (RFC 8555, section 8.3).
@@ -88,27 +89,38 @@ impl KeyedStore {
         changes: &[KeptChange<'_>],
     ) -> Result<Imported, StoreError> {
         check_lengths(changes)?;
-        self.import_with(certificates, Over::All, now_s, |txn| self.change_entries(txn, changes))
+        self.import_with(certificates, now_s, |txn| self.change_entries(txn, changes))
     }
 
-    /// Takes over what another machine has, in one transaction: removes certificates, whatever is
-    /// served for their names beside them, and imports others, of which each name is served by the
-    /// one that begins later, in whatever order they come.
+    /// Takes over what other machines have, in one transaction: certificates with when each was
+    /// put, and words of removed names. In whatever order they come, each name is served by what
+    /// was put last, or by nothing if it was removed since. Returns which of the certificates are
+    /// served for no name, and not kept.
     ///
     /// # Errors
     /// As of [`Self::keep`].
     pub fn take_over(
         &self,
-        certificates: &[Arc<Certificate>],
-        removed: &[CertificateDigest],
-        now_s: i64,
+        certificates: &[(Arc<Certificate>, i64)],
+        removals: &[Removal],
         changes: &[KeptChange<'_>],
-    ) -> Result<Imported, StoreError> {
+    ) -> Result<Vec<CertificateDigest>, StoreError> {
         check_lengths(changes)?;
-        self.import_with(certificates, Over::Earlier, now_s, |txn| {
-            removed.iter().try_for_each(|digest| self.remove_one(txn, *digest))?;
+        check_names(certificates.iter().map(|(certificate, _)| certificate))?;
+        let (mut imported, mut unserved) = (Imported::default(), Vec::new());
+        self.store().write(|txn| {
+            for removal in removals {
+                self.apply_removal(txn, removal)?;
+            }
+            for (certificate, put_s) in certificates {
+                let put = Put::Elsewhere(*put_s);
+                if !self.import_one(txn, certificate, put, &mut imported)? {
+                    unserved.push(chain_digest(certificate.chain()));
+                }
+            }
             self.change_entries(txn, changes)
-        })
+        })?;
+        Ok(unserved)
     }
 
     fn change_entries(&self, txn: &mut RwTxn<'_>, changes: &[KeptChange<'_>]) -> Result<(), Fault> {

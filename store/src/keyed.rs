@@ -66,27 +66,53 @@ impl KeyedStore {
         certificates: &[Arc<Certificate>],
         now_s: i64,
     ) -> Result<Imported, StoreError> {
-        self.import_with(certificates, Over::All, now_s, |_| Ok(()))
+        self.import_with(certificates, now_s, |_| Ok(()))
     }
 
     /// The same with `more`, which is written in the same transaction.
     pub(crate) fn import_with(
         &self,
         certificates: &[Arc<Certificate>],
-        over: Over,
         now_s: i64,
         more: impl FnOnce(&mut RwTxn<'_>) -> Result<(), Fault>,
     ) -> Result<Imported, StoreError> {
-        if let Some(nameless) = certificates.iter().find(|each| each.names().is_empty()) {
-            return Err(StoreError::NoName { label: nameless.label().to_owned() });
-        }
+        check_names(certificates)?;
         let mut imported = Imported::default();
         self.store.write(|txn| {
-            let mut each = certificates.iter();
-            each.try_for_each(|one| self.import_one(txn, one, over, now_s, &mut imported))?;
+            for one in certificates {
+                let put_s = self.later_than_all(txn, one, now_s)?;
+                self.import_one(txn, one, Put::New(put_s), &mut imported)?;
+            }
             more(txn)
         })?;
         Ok(imported)
+    }
+
+    /// When a certificate is put that is put now: later than what it takes names from, and than the
+    /// words of their removal, whatever the clock says.
+    fn later_than_all(
+        &self,
+        txn: &RwTxn<'_>,
+        certificate: &Certificate,
+        now_s: i64,
+    ) -> Result<i64, Fault> {
+        let digest = chain_digest(certificate.chain());
+        let mut put_s = now_s;
+        for name in certificate.names() {
+            for entry in self.rows().named(txn, name).unwrap_or_default() {
+                let is_same_kind = entry.key_type.rank() == certificate.key_type().rank();
+                if is_same_kind
+                    && entry.digest != digest
+                    && let Ok(Some(record)) = self.tables().record(txn, entry.digest)
+                {
+                    put_s = put_s.max(record.imported_s.saturating_add(1));
+                }
+            }
+            if let Some(word) = self.tables().removal(txn, name)? {
+                put_s = put_s.max(word.at_s.saturating_add(1));
+            }
+        }
+        Ok(put_s)
     }
 
     /// Seals the next private keys that are not sealed with the current key anew, at most
@@ -160,46 +186,31 @@ impl KeyedStore {
         Ok(())
     }
 
-    /// Removes a certificate; what is served for its names beside it goes on being served.
-    pub(crate) fn remove_one(
-        &self,
-        txn: &mut RwTxn<'_>,
-        digest: CertificateDigest,
-    ) -> Result<(), Fault> {
-        let Some(record) = self.tables().record(txn, digest)? else { return Ok(()) };
-        let names = self.tables().served_names(txn, digest, &record)?;
-        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        for name in names {
-            let mut left = self.tables().named(txn, &name)?;
-            left.retain(|entry| entry.digest != digest);
-            self.tables().unplace(txn, &name)?;
-            for entry in left {
-                self.rows().place(txn, &name, entry)?;
-            }
-        }
-        self.tables().drop_if_unserved(txn, digest).map(drop)
-    }
-
-    fn import_one(
+    /// Imports one; whether it is served for any name then.
+    pub(crate) fn import_one(
         &self,
         txn: &mut RwTxn<'_>,
         certificate: &Certificate,
-        over: Over,
-        now_s: i64,
+        put: Put,
         imported: &mut Imported,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let digest = chain_digest(certificate.chain());
-        if self.is_whole(txn, digest, certificate).unwrap_or(false) {
+        let record = self.tables().record(txn, digest).ok().flatten();
+        let here_s = record.map(|record| record.imported_s);
+        let is_newer = here_s.is_none_or(|here_s| here_s < put.at_s());
+        let is_known = !is_newer || matches!(put, Put::New(_));
+        if is_known && self.is_whole(txn, digest, certificate).unwrap_or(false) {
             imported.unchanged += 1;
-            return Ok(());
+            return Ok(true);
         }
+        let put_s = here_s.map_or(put.at_s(), |here_s| here_s.max(put.at_s()));
         // One that is damaged, or sealed with an old key, makes room for itself.
         self.tables().delete(txn, digest)?;
-        self.insert(txn, digest, certificate, now_s)?;
+        self.insert(txn, digest, certificate, put_s)?;
         let placed = StoredCertificate { digest, key_type: certificate.key_type() };
         let mut replaced = BTreeSet::new();
         for name in certificate.names() {
-            if over == Over::Earlier && self.serves_later(txn, name, certificate)? {
+            if matches!(put, Put::Elsewhere(_)) && self.is_over(txn, name, certificate, put_s)? {
                 continue;
             }
             replaced.extend(self.rows().place(txn, name, placed)?.map(|before| before.0));
@@ -212,29 +223,32 @@ impl KeyedStore {
         for before in replaced {
             self.tables().drop_if_unserved(txn, CertificateDigest(before))?;
         }
-        if over == Over::Earlier {
-            // It may have found a later one at each of its names.
-            self.tables().drop_if_unserved(txn, digest)?;
-        }
-        Ok(())
+        let may_be_over = matches!(put, Put::Elsewhere(_));
+        Ok(!(may_be_over && self.tables().drop_if_unserved(txn, digest)?))
     }
 
-    /// Whether `name` is served by a certificate with the same kind of key that begins later, ends
-    /// later, or has the greater digest, in this order.
-    fn serves_later(
+    /// Whether a certificate that was put at `put_s` is served no more for `name`: it was removed
+    /// since, or one with the same kind of key was put later; of two at once the one holds that
+    /// begins later, ends later, or has the greater digest, in this order.
+    fn is_over(
         &self,
         txn: &RwTxn<'_>,
         name: &str,
         certificate: &Certificate,
+        put_s: i64,
     ) -> Result<bool, Fault> {
-        let rank = certificate.key_type().rank();
+        if self.tables().removal(txn, name)?.is_some_and(|word| word.at_s >= put_s) {
+            return Ok(true);
+        }
+        let kind = certificate.key_type().rank();
         let digest = chain_digest(certificate.chain());
-        let new = (certificate.not_before_s(), certificate.not_after_s(), digest.0);
+        let new = (put_s, certificate.not_before_s(), certificate.not_after_s(), digest.0);
         // What cannot be read, or is proven by nobody, makes room.
         for entry in self.rows().named(txn, name).unwrap_or_default() {
-            if entry.key_type.rank() == rank
-                && let Some(record) = self.tables().record(txn, entry.digest)?
-                && (record.not_before_s, record.not_after_s, entry.digest.0) > new
+            if entry.key_type.rank() == kind
+                && let Ok(Some(record)) = self.tables().record(txn, entry.digest)
+                && (record.imported_s, record.not_before_s, record.not_after_s, entry.digest.0)
+                    > new
             {
                 return Ok(true);
             }
@@ -247,7 +261,7 @@ impl KeyedStore {
         txn: &mut RwTxn<'_>,
         digest: CertificateDigest,
         certificate: &Certificate,
-        now_s: i64,
+        put_s: i64,
     ) -> Result<(), Fault> {
         let chain: Vec<&[u8]> = certificate.chain().collect();
         let (leaf, intermediates) = chain.split_first().ok_or(Fault::What("an empty chain"))?;
@@ -255,7 +269,7 @@ impl KeyedStore {
             key_type: certificate.key_type(),
             not_before_s: certificate.not_before_s(),
             not_after_s: certificate.not_after_s(),
-            imported_s: now_s,
+            imported_s: put_s,
             sealing_key: self.keys.current(),
             nonce: [0; NONCE_BYTES],
             sealed_key: &[],
@@ -467,13 +481,21 @@ impl StoreView for View<'_> {
     }
 }
 
-/// Over what is served for a name an import may put a certificate.
+/// When a certificate was put that comes into the store, in Unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// Whatever it is: of two imports the later one holds.
-    All,
-    /// What begins earlier: the order of imports does not count.
-    Earlier,
+pub(crate) enum Put {
+    /// Now: whatever is served for its names makes room.
+    New(i64),
+    /// On another machine, then: it makes room for what was put later.
+    Elsewhere(i64),
+}
+
+impl Put {
+    fn at_s(self) -> i64 {
+        match self {
+            Self::New(at_s) | Self::Elsewhere(at_s) => at_s,
+        }
+    }
 }
 
 /// What became of certificates that were imported.
@@ -496,6 +518,16 @@ pub struct Resealed {
     pub resealed: u64,
     /// Certificates looked at.
     pub seen: usize,
+}
+
+/// Each certificate is served for a name.
+pub(crate) fn check_names<'c>(
+    certificates: impl IntoIterator<Item = &'c Arc<Certificate>>,
+) -> Result<(), StoreError> {
+    match certificates.into_iter().find(|each| each.names().is_empty()) {
+        Some(nameless) => Err(StoreError::NoName { label: nameless.label().to_owned() }),
+        None => Ok(()),
+    }
 }
 
 /// The beginning of a label, as much as is worth keeping.

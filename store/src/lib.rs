@@ -28,6 +28,7 @@ mod names;
 mod pages;
 mod pem;
 mod record;
+mod removal;
 mod seal;
 mod served;
 mod state;
@@ -46,6 +47,7 @@ pub use kept::{
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use pem::pem_text;
 pub use record::{Record, RecordError};
+pub use removal::Removal;
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys, UnsealError};
 pub use served::{READ_BYTES_MAX, ReadBack, Served};
 pub use state::{STATE_FILE, Stamp};

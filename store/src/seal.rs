@@ -196,6 +196,12 @@ impl SealingKeys {
         })
     }
 
+    /// Whether the key that seals now made what [`Self::seal_for`] returned.
+    #[must_use]
+    pub fn is_current(&self, sealed: &[u8]) -> bool {
+        SealedEntry::parse(sealed).is_some_and(|sealed| sealed.id == self.current())
+    }
+
     fn open_bound(
         &self,
         id: SealingKeyId,

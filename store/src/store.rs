@@ -347,31 +347,6 @@ impl Store {
         })
     }
 
-    /// Serves nothing for these names any more, in one transaction; a certificate goes with the
-    /// last name it is served for.
-    ///
-    /// # Errors
-    /// It cannot be written; then nothing is removed, but with [`StoreError::NotNoted`].
-    pub fn remove(&self, names: &[String]) -> Result<Removed, StoreError> {
-        let mut removed = Removed::default();
-        self.write(|txn| {
-            for name in names {
-                let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-                let served = self.tables.unplace(txn, &name)?;
-                if served.is_empty() {
-                    removed.unknown.push(name);
-                    continue;
-                }
-                removed.names += 1;
-                for digest in served {
-                    removed.certificates += u64::from(self.tables.drop_if_unserved(txn, digest)?);
-                }
-            }
-            Ok(())
-        })?;
-        Ok(removed)
-    }
-
     /// Runs `read` in a transaction of its own.
     pub(crate) fn read<T>(
         &self,

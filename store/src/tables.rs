@@ -410,19 +410,6 @@ impl Tables {
         self.count_seal(txn, after, 1)
     }
 
-    /// Serves nothing for `name` any more; returns what was served.
-    pub(crate) fn unplace(
-        &self,
-        txn: &mut RwTxn<'_>,
-        name: &str,
-    ) -> Result<Vec<CertificateDigest>, Fault> {
-        let entries = self.named(txn, name)?;
-        if !entries.is_empty() {
-            self.names.delete(txn, name)?;
-        }
-        Ok(entries.into_iter().map(|entry| entry.digest).collect())
-    }
-
     /// Removes `digest` if it is served for no name any more, and notes that it left.
     pub(crate) fn drop_if_unserved(
         &self,

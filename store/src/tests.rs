@@ -3,6 +3,7 @@
 mod backup;
 mod damage;
 mod kept;
+mod removal;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -126,12 +127,12 @@ fn chains_come_back_whole_and_intermediates_are_kept_once() {
     let place = |served: &Served| (served.listed.not_after_s, served.listed.digest);
     let behind = store.store().read_back_by_expiry(Some(place(&all[0])), 9).unwrap().served;
     assert_eq!((all.len(), &behind[..]), (2, &all[1..]));
-    store.store().remove(&["a.test".into()]).unwrap();
+    store.store().remove(&["a.test".into()], NOW_S).unwrap();
     assert_eq!(intermediates(&store), 1);
     let placed = digest(&store, "b.test");
     let opened = store.view().unwrap().open(placed).unwrap();
     assert!(opened.chain.iter().map(|der| &**der).eq(b.chain()));
-    store.store().remove(&["b.test".into()]).unwrap();
+    store.store().remove(&["b.test".into()], NOW_S).unwrap();
     assert_eq!(intermediates(&store), 0);
 }
 
@@ -177,11 +178,11 @@ fn what_is_removed_is_gone() {
     let store = create(&folder, KEY_1);
     store.import(&[certificate(&["a.test", "b.test"])], NOW_S).unwrap();
     let old = digest(&store, "a.test");
-    let removed = store.store().remove(&["A.test.".into(), "c.test".into()]).unwrap();
+    let removed = store.store().remove(&["A.test.".into(), "c.test".into()], NOW_S).unwrap();
     let expected = Removed { certificates: 0, names: 1, unknown: vec!["c.test".into()] };
     assert_eq!(removed, expected);
     assert_eq!(served(&store, "a.test"), Ok(None));
-    assert_eq!(store.store().remove(&["b.test".into()]).unwrap().certificates, 1);
+    assert_eq!(store.store().remove(&["b.test".into()], NOW_S).unwrap().certificates, 1);
     assert_eq!(store.view().unwrap().open(old).unwrap_err(), StoreFailure);
     let summary = store.store().summary().unwrap();
     assert_eq!((summary.certificates, summary.names, summary.sealed_with), (0, 0, vec![]));
@@ -372,9 +373,9 @@ fn what_is_damaged_stays_until_no_name_leads_to_it() {
     let store = create(&folder, KEY_1);
     store.import(&[certificate(&["a.test", "b.test"])], NOW_S).unwrap();
     tamper(&store, "a.test", |bytes| bytes[0] = 0);
-    store.store().remove(&["a.test".into()]).unwrap();
+    store.store().remove(&["a.test".into()], NOW_S).unwrap();
     assert!(problems(&store)[0].contains("b.test"), "{:?}", problems(&store));
-    assert_eq!(store.store().remove(&["b.test".into()]).unwrap().certificates, 1);
+    assert_eq!(store.store().remove(&["b.test".into()], NOW_S).unwrap().certificates, 1);
     assert_eq!(problems(&store), Vec::<String>::new());
     assert_eq!(store.store().summary().unwrap().sealed_with, []);
 }
@@ -401,7 +402,11 @@ fn names_that_no_certificate_can_have_are_unknown() {
     let store = create(&folder, KEY_1);
     for name in ["", ".", "..", ".a.test", &"x".repeat(300)] {
         assert!(!store.store().covers(name).unwrap(), "{name:?}");
-        assert_eq!(store.store().remove(&[name.into()]).unwrap().unknown.len(), 1, "{name:?}");
+        assert_eq!(
+            store.store().remove(&[name.into()], NOW_S).unwrap().unknown.len(),
+            1,
+            "{name:?}"
+        );
     }
     assert_eq!(served(&store, "."), Ok(None));
 }

@@ -148,6 +148,15 @@ pub(super) struct Transacted {
     pub(super) header: Header,
     #[serde(default)]
     pub(super) succeeded: bool,
+    #[serde(default)]
+    pub(super) responses: Vec<Responded>,
+}
+
+/// What came of one part of a transaction.
+#[derive(Debug, Deserialize)]
+pub(super) struct Responded {
+    #[serde(rename = "response_range")]
+    pub(super) range: Option<Ranged>,
 }
 
 #[derive(Debug, Deserialize)]

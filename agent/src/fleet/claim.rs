@@ -9,7 +9,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use zeroize::Zeroizing;
 
 use super::Fleet;
-use super::sealed::{self, Rank, Sealed};
+use super::sealed::{self, Opened, Rank};
 use super::status::statuses;
 use crate::agent::now;
 use crate::etcd::{Change, Compare, EtcdError};
@@ -101,7 +101,8 @@ impl Fleet {
         }
     }
 
-    /// Whether the cluster has a certificate for these names that begins later.
+    /// Whether somebody has just put a certificate for these names into the cluster that begins
+    /// later, and that has not come to this machine yet.
     ///
     /// # Errors
     /// The cluster does not answer.
@@ -120,11 +121,9 @@ impl Fleet {
         let entry =
             self.etcd.get(&place).await.map_err(|error| Failed::later(error.to_string()))?;
         let Some(entry) = entry else { return Ok(false) };
-        let found = Sealed::parse(&entry.value).filter(|sealed| !sealed.is_removed);
-        // What is in clear anybody can write who writes there at all.
-        Ok(found.is_some_and(|sealed| {
-            sealed.rank.not_before_s > than_s && sealed.prove(&place, &self.keys).is_ok()
-        }))
+        let is_news = entry.mod_revision > self.seen.get();
+        let opened = Opened::new(&place, &entry.value, &self.keys);
+        Ok(is_news && opened.is_ok_and(|opened| opened.rank.not_before_s > than_s))
     }
 
     /// The value of an entry that all machines have: what is there, or else `value`, put now.
@@ -185,12 +184,12 @@ impl Claim {
     pub(crate) async fn issue(
         &self,
         label: &str,
-        issued: &Certificate,
+        (issued, put_s): (&Certificate, i64),
         order: &OrderEntry,
     ) -> Result<(), Failed> {
         let names = issued.names().iter().map(|name| &**name);
         let place = self.fleet.places.certificate(names, issued.key_type());
-        let rank = Rank::of(issued);
+        let rank = Rank::of(issued, put_s);
         let parts = (issued.chain(), issued.key());
         let value = sealed::seal(&place, rank, label, parts, &self.fleet.keys);
         let value = value.map_err(|error| Failed::ours(error.to_string()))?;

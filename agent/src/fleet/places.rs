@@ -40,8 +40,17 @@ impl Places {
             digest.update([0]);
         }
         digest.update(key_type.to_string().as_bytes());
-        let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}certificate/{hex}", self.prefix)
+        format!("{}{}", self.certificates(), hex(digest))
+    }
+
+    /// Where words of removed names are.
+    pub(super) fn removals(&self) -> String {
+        format!("{}removed/", self.prefix)
+    }
+
+    /// Where the word of one is.
+    pub(super) fn removal(&self, name: &str) -> String {
+        format!("{}{}", self.removals(), hex(Sha256::new_with_prefix(name)))
     }
 
     /// Where entries of the store are that all machines have.
@@ -73,4 +82,8 @@ impl Places {
     pub(super) fn status(&self, machine: &str) -> String {
         format!("{}status/{machine}", self.prefix)
     }
+}
+
+fn hex(digest: Sha256) -> String {
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

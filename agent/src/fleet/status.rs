@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use super::places::Places;
-use crate::agent::now;
+use crate::agent::{now, now_s};
 use crate::etcd::{Change, Etcd, EtcdError};
 use crate::failure::plain;
 
@@ -97,7 +97,7 @@ pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, E
 
 /// The machines as people read them.
 pub(crate) fn table(statuses: &[Status]) -> String {
-    let now_s = i64::try_from(now().0).unwrap_or(i64::MAX);
+    let now_s = now_s();
     let mut text = format!(
         "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
         "MACHINE", "VERSION", "CERTIFICATES", "GENERATION", "REVISION", "NOT TAKEN", "FIRST ENDS"

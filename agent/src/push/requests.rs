@@ -157,7 +157,7 @@ impl Asker {
             return text(StatusCode::INTERNAL_SERVER_ERROR, words);
         }
         let may = |name: &str| self.rights.may(verb, name);
-        match asked.carry_out(&keeper.store, &may) {
+        match asked.carry_out(&keeper.store, &may, now_s()) {
             Ok(requests::Answer::ReadBack(read)) => {
                 let is_one = matches!(asked, requests::Request::Show { .. });
                 let is_nothing = is_one && read.certificates.is_empty();

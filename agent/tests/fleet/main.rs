@@ -17,6 +17,7 @@ mod harness;
 mod losses;
 mod machines;
 mod outages;
+mod removals;
 mod serving;
 mod shared;
 mod tickets;

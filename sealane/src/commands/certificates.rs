@@ -216,7 +216,7 @@ fn remove(arguments: &RemoveArguments, out: &mut dyn Write) -> Result<Exit, Refu
         return remote.remove(arguments, out);
     }
     let store = Place::of(&arguments.reach.at_rest())?.open()?;
-    let removed = requests::remove(&store, &arguments.names).map_err(said)?;
+    let removed = requests::remove(&store, &arguments.names, now_s()).map_err(said)?;
     let exit = write_removed(&removed, &store.path().display().to_string(), out)?;
     match removed.warnings.first() {
         Some(warning) => Err(Refusal::Said(warning.clone())),

@@ -302,7 +302,7 @@ mod tests {
 
     /// A change of Sealane's, as each of its commands makes it.
     fn change(store: &Store) {
-        store.remove(&[]).unwrap();
+        store.remove(&[], 0).unwrap();
         wait_until_unlocked(store);
     }
 

@@ -46,7 +46,7 @@ impl Rig {
     }
 
     fn ask(&self, method: &str, query: &[(&str, &str)], may: May<'_>) -> Result<Answer, Refused> {
-        request(method, query)?.carry_out(&self.store, may)
+        request(method, query)?.carry_out(&self.store, may, NOW_S)
     }
 
     fn get(&self, query: &[(&str, &str)]) -> ReadBack {

@@ -25,7 +25,7 @@ fn what_a_copy_holds_comes_back_and_what_it_does_not_hold_leaves() {
     let (a, b) = (certificate(&["a.test"]), certificate(&["b.test"]));
     store.import(&[Arc::clone(&a), Arc::clone(&b)], NOW_S).unwrap();
     let copy = copy(&store, &folder);
-    store.store().remove(&["a.test".into()]).unwrap();
+    store.store().remove(&["a.test".into()], NOW_S).unwrap();
     store.import(&[certificate(&["b.test"]), certificate(&["c.test"])], NOW_S).unwrap();
     let (newer_b, c) = (digest(&store, "b.test"), digest(&store, "c.test"));
     let before = store.view().unwrap().gone_since(None).unwrap().last;
@@ -81,7 +81,7 @@ fn a_copy_leaves_out_what_was_deleted_and_is_for_its_owner_alone() {
     let names: Vec<String> = (0..40).map(|number| format!("n{number}.test")).collect();
     let certificates: Vec<_> = names.iter().map(|name| certificate(&[name])).collect();
     store.import(&certificates, NOW_S).unwrap();
-    store.store().remove(&names[1..]).unwrap();
+    store.store().remove(&names[1..], NOW_S).unwrap();
     let copy = copy(&store, &folder);
     let facts = |store: &Store| std::fs::metadata(store.path().join(DATA_FILE)).unwrap();
     assert!(facts(&copy).len() < facts(store.store()).len() / 2);

@@ -67,7 +67,7 @@ fn what_was_resealed_or_removed_is_nowhere_in_the_folder() {
     }
     let removed = sealed_keys(&both, &names[..20]);
     let gone: Vec<String> = names[..20].iter().map(|name| (*name).to_owned()).collect();
-    store.store().remove(&gone).unwrap();
+    store.store().remove(&gone, NOW_S).unwrap();
     let file = fs::read(data(&folder)).unwrap();
     assert!(found(&file, &old) > 0 && found(&file, &removed) > 0, "LMDB keeps what was deleted");
     // Behind the last page, as a transaction leaves it that was never committed.
@@ -108,7 +108,7 @@ fn nothing_is_erased_that_somebody_still_reads() {
             view.open(found[0].digest).is_ok()
         });
         wait_for_reading.recv().unwrap();
-        store.store().remove(&gone).unwrap();
+        store.store().remove(&gone, NOW_S).unwrap();
         let error = store.store().erase_deleted().unwrap_err().to_string();
         assert!(error.contains(&format!("process {} still reads", std::process::id())), "{error}");
         is_erased.send(()).unwrap();
@@ -135,7 +135,7 @@ fn every_page_that_lmdb_writes_is_understood() {
             .collect();
         store.import(&many, NOW_S).unwrap();
         let name = |chance: &mut Chance| format!("n0.x{}.test", chance.below(60));
-        store.store().remove(&[name(&mut chance), name(&mut chance)]).unwrap();
+        store.store().remove(&[name(&mut chance), name(&mut chance)], NOW_S).unwrap();
         if round % 5 == 0 {
             store.store().erase_deleted().unwrap();
         }
@@ -157,7 +157,7 @@ fn a_list_of_free_pages_that_is_not_in_lmdbs_order_is_refused() {
     let all: Vec<_> = (0..40).map(|number| certificate(&[&format!("n{number}.test")])).collect();
     store.import(&all, NOW_S).unwrap();
     let gone: Vec<String> = (0..30).map(|number| format!("n{number}.test")).collect();
-    store.store().remove(&gone).unwrap();
+    store.store().remove(&gone, NOW_S).unwrap();
     drop(store);
     let path = folder.path().join("store");
     examine(&path).unwrap();
@@ -190,7 +190,7 @@ fn no_damage_that_is_let_through_ends_the_process() {
     let store = create(&folder, KEY_1);
     let all: Vec<_> = (0..50).map(|number| certificate(&[&format!("n{number}.test")])).collect();
     store.import(&all, NOW_S).unwrap();
-    store.store().remove(&["n3.test".into(), "n7.test".into()]).unwrap();
+    store.store().remove(&["n3.test".into(), "n7.test".into()], NOW_S).unwrap();
     drop(store);
     let whole = fs::read(data(&folder)).unwrap();
     let more = [certificate(&["n3.test"]), certificate(&["*.n8.test", "n9.test"])];
@@ -213,7 +213,7 @@ fn no_damage_that_is_let_through_ends_the_process() {
         let Ok(store) = KeyedStore::new(store, both) else { continue };
         let _ = store.import(&more, NOW_S);
         let _ = store.reseal(None, 100);
-        let _ = store.store().remove(&["n9.test".into(), "n20.test".into()]);
+        let _ = store.store().remove(&["n9.test".into(), "n20.test".into()], NOW_S);
         let _ = store.store().erase_deleted();
         let _ = store.verify(None, 100, &provider(), |_| {});
         drop(store);
@@ -356,7 +356,7 @@ fn an_older_copy_is_noticed() {
     let before = fs::read(data(&folder)).unwrap();
     let store = create(&folder, KEY_1);
     assert!(store.store().look().unwrap().unwrap().is_ours);
-    store.store().remove(&["a.test".into()]).unwrap();
+    store.store().remove(&["a.test".into()], NOW_S).unwrap();
     let known = store.store().generation().unwrap();
     assert!(store.store().look().unwrap().unwrap().is_ours);
     drop(store);

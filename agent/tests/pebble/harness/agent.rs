@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
@@ -61,8 +62,16 @@ impl Home {
         let certificates: Vec<_> = indexed.index.iter().map(Arc::clone).collect();
         assert!(indexed.errors.is_empty(), "{:?}", indexed.errors);
         let store = wait_for("the store", || self.store());
-        store.import(&certificates, 0).unwrap();
+        store.import(&certificates, unix_now_s()).unwrap();
         certificates.len()
+    }
+
+    /// Serves nothing for these names any more, as whoever removes them does.
+    pub fn remove(&self, names: &[&str]) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let store = wait_for("the store", || self.store());
+        let removed = store.store().remove(&names, unix_now_s()).unwrap();
+        assert_eq!(removed.unknown, [""; 0]);
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -190,3 +199,8 @@ pub fn run(arguments: &[&str], home: &Home) -> (String, Option<i32>) {
 }
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_sealane-agent");
+
+fn unix_now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_secs()).unwrap()
+}

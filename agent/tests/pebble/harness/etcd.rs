@@ -155,6 +155,15 @@ impl Cluster {
         value
     }
 
+    /// Puts bytes at a key.
+    pub fn put(&self, key: &str, value: &[u8]) {
+        let file = self.folder.path().join("put");
+        fs::write(&file, value).unwrap();
+        let mut command = self.etcdctl(&self.endpoint(0));
+        let output = command.args(["put", key]).stdin(File::open(&file).unwrap()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// The keys below the prefix and `below`.
     pub fn keys(&self, below: &str) -> Vec<String> {
         let all = self.control(&["get", "--prefix", "--keys-only", &format!("{PREFIX}{below}")]);
@@ -166,6 +175,13 @@ impl Cluster {
         if let Some(mut node) = self.nodes.borrow_mut()[number].take() {
             node.signal(Signal::KILL);
             node.end();
+        }
+    }
+
+    /// Sends a server a signal.
+    pub fn signal(&self, number: usize, signal: Signal) {
+        if let Some(node) = &mut self.nodes.borrow_mut()[number] {
+            node.signal(signal);
         }
     }
 

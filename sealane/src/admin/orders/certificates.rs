@@ -14,6 +14,7 @@ use sealane_store_requests::{Refused, ShownCertificate, fingerprint, hex};
 use serde::Serialize;
 
 use crate::admin::{Phase, SharedState};
+use crate::control::unix_now;
 use crate::http::{Answer, Method, Query, Request, Response, Status};
 use crate::listener::StoreSummary;
 use crate::stores::examination;
@@ -106,7 +107,8 @@ impl Asked {
         {
             return Response::text(Status::InternalError, words);
         }
-        match self.request.carry_out(&store.certificates, &EVERYTHING) {
+        let now_s = i64::try_from(unix_now().0).unwrap_or(i64::MAX);
+        match self.request.carry_out(&store.certificates, &EVERYTHING, now_s) {
             Ok(requests::Answer::ReadBack(read)) => {
                 let status = match self.request {
                     requests::Request::Show { .. } if read.certificates.is_empty() => {
