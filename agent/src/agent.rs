@@ -367,7 +367,7 @@ impl Agent {
                     self.schedule.happened(now(), ticket, outcome);
                 }
             }
-            Came::Asked(asked) => self.note_asked(&asked),
+            Came::Asked(asked) => self.note_asked(asked),
             Came::Permission { generation, id, name, outcome, ticket } => {
                 if generation == self.generation {
                     self.note_permission(id, name, &outcome);

@@ -16,6 +16,7 @@ mod connections;
 mod requests;
 mod roles;
 mod server;
+mod streams;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};

@@ -123,6 +123,9 @@ pub(crate) enum TrustError {
     /// A file does not hold what this machine is to show.
     #[error("{}: {what}; name a file in PEM", path.display())]
     Identity { path: PathBuf, what: String },
+    /// A file does not hold revocation lists.
+    #[error("revocation_lists: {}: {what}; name a file with lists in PEM", path.display())]
+    Lists { path: PathBuf, what: String },
     /// The system has no bundle where we look for one.
     #[error(
         "roots: this system keeps no bundle of authorities in {}; install one (ca-certificates), \

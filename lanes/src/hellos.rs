@@ -154,7 +154,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             None => {
                 let admitted = context.admit(&hello);
                 if let (Some(has_own), Some(name)) = (context.has_own(), &hello.server_name) {
-                    self.service.asked_for(name, has_own);
+                    let client = self.entry.connection.address;
+                    self.service.asked_for(name, has_own, client);
                 }
                 match admitted {
                     Ok(config) => Ok((config, context, false)),

@@ -179,11 +179,11 @@ pub trait Service {
         Choice::Listener
     }
 
-    /// A client asks for `server_name`, and whether there is a certificate for that: of contexts
-    /// with [`ListenerStore::on_demand`] alone, and before the client is answered.
+    /// The client at an address asks for `server_name`, and whether there is a certificate for that:
+    /// of contexts with [`ListenerStore::on_demand`] alone, and before the client is answered.
     ///
     /// [`ListenerStore::on_demand`]: sealane_engine::certificates::ListenerStore::on_demand
-    fn asked_for(&mut self, _server_name: &str, _has_own: bool) {}
+    fn asked_for(&mut self, _server_name: &str, _has_own: bool, _client: Option<SocketAddr>) {}
 
     /// The lane is about to end.
     fn stopped(&mut self, _end: LaneEnd) {}

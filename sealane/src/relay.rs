@@ -192,8 +192,8 @@ impl Service for Relay {
         }
     }
 
-    fn asked_for(&mut self, server_name: &str, has_own: bool) {
-        self.attendant.names.note(server_name, has_own);
+    fn asked_for(&mut self, server_name: &str, has_own: bool, client: Option<SocketAddr>) {
+        self.attendant.names.note(server_name, has_own, client.map(|client| client.ip()));
     }
 
     fn wants_ja4(&self) -> bool {

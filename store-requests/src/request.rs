@@ -1,7 +1,7 @@
 //! What is asked, and how it is carried out: [`Request`].
 
 use sealane_engine::certificates::CertificateDigest;
-use sealane_store::{KeyedStore, Store, StoreError};
+use sealane_store::{KeyedStore, READ_BYTES_MAX, Served, Store, StoreError};
 
 use crate::answer::{ReadBack, Removed, parse_place, place, shown};
 use crate::batches::May;
@@ -124,7 +124,9 @@ impl Request {
             Self::Show { name } => {
                 allow(name, may)?;
                 let read = store.store().read_back(name)?;
-                let certificates = read.served.iter().map(shown).collect();
+                let mut certificates: Vec<_> = read.served.iter().map(shown).collect();
+                // One that is served for others' names too is shown, and those names are not.
+                certificates.iter_mut().for_each(|shown| shown.names.retain(|name| may(name)));
                 let generation = read.generation;
                 Ok(Answer::ReadBack(ReadBack { certificates, generation, next: None }))
             }
@@ -139,7 +141,9 @@ fn list(
     may: May<'_>,
 ) -> Result<Answer, Refused> {
     let read = store.store().read_back_by_expiry(after, limit)?;
-    let next = read.served.last().filter(|_| read.served.len() == limit).map(place);
+    let bytes: usize = read.served.iter().map(Served::chain_bytes).sum();
+    let is_full = read.served.len() == limit || bytes >= READ_BYTES_MAX;
+    let next = read.served.last().filter(|_| is_full).map(place);
     let is_allowed = |names: &[String]| names.iter().all(|name| may(name));
     let allowed = read.served.iter().filter(|served| is_allowed(&served.listed.names));
     let certificates = allowed.map(shown).collect();

@@ -49,7 +49,7 @@ pub use pem::pem_text;
 pub use record::{Record, RecordError};
 pub use removal::Removal;
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys, UnsealError};
-pub use served::{ReadBack, Served};
+pub use served::{READ_BYTES_MAX, ReadBack, Served};
 pub use state::{STATE_FILE, Stamp};
 pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
 pub use tables::chain_digest;

@@ -18,6 +18,13 @@ pub struct Served {
     pub listed: Listed,
 }
 
+impl Served {
+    /// Bytes of its chain.
+    pub fn chain_bytes(&self) -> usize {
+        self.chain.iter().map(Vec::len).sum()
+    }
+}
+
 /// Certificates that were read in one state of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadBack {
@@ -41,7 +48,7 @@ impl Store {
     }
 
     /// Reads back the certificates that expire after the one with this last second and digest, or
-    /// from the first to expire, at most `count_max`.
+    /// from the first to expire: at most `count_max`, and none after [`READ_BYTES_MAX`] of chains.
     ///
     /// # Errors
     /// It cannot be read.
@@ -55,7 +62,18 @@ impl Store {
         self.read(|txn| {
             let keys = self.tables.expiry.range(txn, &(from, Bound::Unbounded))?;
             let digests = keys.take(count_max).map(|entry| digest_of_expiry_key(entry?.0));
-            self.read_all(txn, digests)
+            let mut read =
+                ReadBack { generation: self.tables.generation(txn)?, served: Vec::new() };
+            let mut bytes = 0;
+            for digest in digests {
+                let served = self.served(txn, digest?)?;
+                bytes += served.chain_bytes();
+                read.served.push(served);
+                if bytes >= READ_BYTES_MAX {
+                    break;
+                }
+            }
+            Ok(read)
         })
     }
 
@@ -81,3 +99,7 @@ impl Store {
         Ok(Served { chain: chain.into_iter().map(<[u8]>::to_vec).collect(), listed })
     }
 }
+
+/// Bytes of chains after which no more certificates are read back at once: with usual ones that are
+/// several thousand.
+pub const READ_BYTES_MAX: usize = 16 << 20;

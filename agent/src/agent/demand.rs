@@ -12,7 +12,7 @@ use tokio::task::spawn_local;
 
 use super::{Agent, Came, now};
 use crate::ledger::{DemandEntry, LedgerError, OrderEntry, id_of};
-use crate::on_demand::{Asked, Service, Task, listen};
+use crate::on_demand::{Asked, Service, Task, Turns, listen};
 use crate::settings::{OnDemandSettings, WantedCertificate};
 
 /// What an agent knows of names on demand.
@@ -27,6 +27,7 @@ pub(super) struct Demanded {
     refused_for_rate: u64,
     service: Option<Rc<Service>>,
     told_at: Option<Instant>,
+    turns: Turns,
 }
 
 /// A name that a certificate was allowed for.
@@ -67,6 +68,7 @@ impl Agent {
     pub(super) fn change_service(&mut self, other: Demanded) {
         let before = std::mem::replace(&mut self.demanded, other);
         (self.demanded.known, self.demanded.next_lapse) = (before.known, before.next_lapse);
+        self.demanded.turns = before.turns;
     }
 
     /// Listens to those who serve on this machine.
@@ -174,14 +176,17 @@ impl Agent {
     }
 
     /// Takes what clients have asked for.
-    pub(super) fn note_asked(&mut self, asked: &Asked) {
+    pub(super) fn note_asked(&mut self, mut asked: Asked) {
         for name in &asked.served {
             self.note_seen(id_of(std::slice::from_ref(name)));
         }
-        for name in &asked.wanted {
-            let id = id_of(std::slice::from_ref(name));
-            if self.schedule.on_demand(now(), id, name) == Demand::Full {
-                self.demanded.refused_for_rate += 1;
+        self.demanded.turns.order(now(), &mut asked.wanted);
+        for wanted in &asked.wanted {
+            let id = id_of(std::slice::from_ref(&wanted.name));
+            match self.schedule.on_demand(now(), id, &wanted.name) {
+                Demand::Begun => self.demanded.turns.note(now(), wanted),
+                Demand::Full => self.demanded.refused_for_rate += 1,
+                Demand::Held | Demand::Refused { .. } | Demand::UnderWay => {}
             }
         }
         let is_told = self.demanded.told_at.is_some_and(|at| at.elapsed() < TOLD_INTERVAL);

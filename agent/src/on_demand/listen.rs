@@ -1,6 +1,7 @@
 //! Names that clients ask for, from the admin sockets of those who serve: [`listen`].
 
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,16 @@ use tokio::task::{JoinHandle, spawn_local};
 pub(crate) struct Asked {
     /// Those with a certificate.
     pub(crate) served: Vec<String>,
-    /// Those without one, what was asked for most often first.
-    pub(crate) wanted: Vec<String>,
+    /// Those without one, in turns of their clients.
+    pub(crate) wanted: Vec<Wanted>,
+}
+
+/// A name without a certificate.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The first clients who asked for it.
+    pub(crate) from: Vec<IpAddr>,
+    pub(crate) name: String,
 }
 
 /// Takes the names from one socket, again and again, and tells them. That nobody is there is said
@@ -57,17 +66,17 @@ async fn take(socket: &Path, with_served: bool) -> Result<Asked, ListenError> {
     let served = if with_served { noted(socket, "/names/served").await? } else { Vec::new() };
     // What is read is taken: last, because it is the one that nobody tells again.
     let wanted = noted(socket, "/names/wanted").await?;
-    let name = |noted: Noted| value::host_name(&noted.name).ok();
-    let name = |noted| name(noted).filter(|name| !name.starts_with('*'));
-    Ok(Asked { served: served.into_iter().filter_map(name).collect(), wanted: ordered(wanted) })
+    let name = |noted: Noted| plain_name(&noted.name);
+    let wanted = wanted.into_iter().filter_map(|mut noted| {
+        let from = std::mem::take(&mut noted.from);
+        name(noted).map(|name| Wanted { from, name })
+    });
+    Ok(Asked { served: served.into_iter().filter_map(name).collect(), wanted: wanted.collect() })
 }
 
-/// What is asked for most often first; who is before whom among others, nobody can choose.
-fn ordered(mut wanted: Vec<Noted>) -> Vec<String> {
-    fastrand::shuffle(&mut wanted);
-    wanted.sort_by_key(|noted| std::cmp::Reverse(noted.asked));
-    let names = wanted.into_iter().filter_map(|noted| value::host_name(&noted.name).ok());
-    names.filter(|name| !name.starts_with('*')).collect()
+/// A host name that is none of a wildcard.
+fn plain_name(text: &str) -> Option<String> {
+    value::host_name(text).ok().filter(|name| !name.starts_with('*'))
 }
 
 async fn noted(socket: &Path, path: &str) -> Result<Vec<Noted>, ListenError> {
@@ -113,8 +122,9 @@ struct Told {
 
 #[derive(Debug, Deserialize)]
 struct Noted {
+    #[serde(default)]
+    from: Vec<IpAddr>,
     name: String,
-    asked: u32,
 }
 
 /// Why names are not told.
@@ -157,15 +167,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_often_comes_first_and_no_text_that_is_no_name() {
-        let noted = |name: &str, asked| Noted { name: name.into(), asked };
-        let names = ordered(vec![
-            noted("one.test", 1),
-            noted("*.test", 9),
-            noted("thrice.test", 3),
-            noted("no name", 7),
-            noted("twice.test", 2),
-        ]);
-        assert_eq!(names, ["thrice.test", "twice.test", "one.test"]);
+    fn what_is_no_name_is_none() {
+        let names = ["one.test", "*.test", "no name", "TWO.test"].map(plain_name);
+        assert_eq!(names, [Some("one.test".into()), None, None, Some("two.test".into())]);
     }
 }

@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::requests::{ANSWER_TIMEOUT, Asker, Keeper};
 use super::roles::{Client, Rights};
+use super::streams::STREAMS_MAX;
 use super::{Current, Shared};
 
 /// Serves clients on this thread until it is to close, and those who are there have their answers.
@@ -125,7 +126,8 @@ impl Connection {
         let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                let remedy = "a client shows a certificate of one of client_roots that is in date";
+                let remedy = "a client shows a certificate of one of client_roots that is in \
+                              date, as are revocation_lists";
                 return self.complaints.say(&format!("{peer}: {error}; {remedy}"));
             }
             Err(_) => {
@@ -179,12 +181,12 @@ impl Connection {
     }
 }
 
-/// What is said of clients that anybody may be: so many lines at most, lest they fill the journal.
+/// What is said of clients that were turned away: so many lines at most, lest they fill the journal.
 #[derive(Default)]
-struct Complaints(std::sync::Mutex<Option<(Instant, u32)>>);
+pub(super) struct Complaints(std::sync::Mutex<Option<(Instant, u32)>>);
 
 impl Complaints {
-    fn say(&self, text: &str) {
+    pub(super) fn say(&self, text: &str) {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let (began, said) = since.get_or_insert((now, 0));
@@ -208,8 +210,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Lines about clients that were turned away, in a time.
 const COMPLAINTS_MAX: u32 = 20;
 const COMPLAINTS_TIME: Duration = Duration::from_secs(10);
-/// Threads that wait for the disk.
-const DISK_THREADS_MAX: usize = 8;
+/// Threads that wait for the disk: one for each stream, and as many for other requests.
+const DISK_THREADS_MAX: usize = 2 * STREAMS_MAX;
 /// How long a handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Headers of a request.

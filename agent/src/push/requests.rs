@@ -11,12 +11,12 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use rustls::crypto::CryptoProvider;
-use sealane_operator::{Priority, say_at};
+use sealane_operator::{Priority, say, say_at};
 use sealane_store::{KeyedStore, Store};
 use sealane_store_requests as requests;
 use sealane_store_requests::{NotStored, Refused, STREAM_BYTES_MAX, Stored, StreamEnd, Upload};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -24,19 +24,23 @@ use crate::run::examine_apart;
 use crate::settings::PushVerb;
 use crate::trust::{TrustError, our_provider};
 
+use super::connections::Complaints;
 use super::roles::Rights;
+use super::streams::{StreamPlace, Streams};
 
 /// The store, as all clients share it.
 pub(super) struct Keeper {
     provider: CryptoProvider,
+    /// What is said of requests that are refused.
+    refusals: Complaints,
     store: Arc<KeyedStore>,
-    /// Room for one stream.
-    stream: Arc<Semaphore>,
+    streams: Streams,
 }
 
 impl Keeper {
     pub(super) fn new(store: Arc<KeyedStore>) -> Result<Self, TrustError> {
-        Ok(Self { provider: our_provider()?, store, stream: Arc::new(Semaphore::new(1)) })
+        let (refusals, streams) = (Complaints::default(), Streams::default());
+        Ok(Self { provider: our_provider()?, refusals, store, streams })
     }
 
     /// What came of a request.
@@ -131,7 +135,7 @@ impl Asker {
             _ => return Err(refused(&Refused::Method).into()),
         };
         if let Some(words) = self.rights.refuse(verb) {
-            self.say(Priority::Warning, &words);
+            self.complain(&words);
             return Err(text(StatusCode::FORBIDDEN, words).into());
         }
         let bad = |words| Box::new(text(StatusCode::BAD_REQUEST, words));
@@ -162,12 +166,12 @@ impl Asker {
             Ok(requests::Answer::Removed(removed)) => {
                 let (names, certificates) = (removed.removed_names, removed.removed_certificates);
                 let what = format!("removed {names} names, {certificates} certificates");
-                self.say(Priority::Information, &what);
+                self.say(&what);
                 keeper.told(found(names > 0), &removed)
             }
             Err(Refused::Forbidden(name)) => {
                 let words = self.rights.refuse_name(verb, &name);
-                self.say(Priority::Warning, &words);
+                self.complain(&words);
                 text(StatusCode::FORBIDDEN, words)
             }
             Err(error) => refused(&error),
@@ -176,13 +180,14 @@ impl Asker {
 
     /// Takes a stream, and stores it on another thread while it comes.
     async fn take(self: &Arc<Self>, request: Request<Incoming>) -> Answer {
-        let Ok(place) = Arc::clone(&self.keeper.stream).try_acquire_owned() else {
-            let words = "another stream of certificates is on its way; wait for it, and send these \
-                         again";
-            if !request.headers().contains_key(EXPECT) {
-                drain(request.into_body()).await;
+        let place = match self.keeper.streams.place_for(self.rights.role()).await {
+            Ok(place) => place,
+            Err(refusal) => {
+                if !request.headers().contains_key(EXPECT) {
+                    drain(request.into_body()).await;
+                }
+                return *refusal;
             }
-            return text(StatusCode::CONFLICT, words.into());
         };
         let (sender, pieces) = mpsc::channel(PIECES_MAX);
         let asker = Arc::clone(self);
@@ -205,7 +210,7 @@ impl Asker {
         stored.await.unwrap_or_else(|error| broken(&error))
     }
 
-    fn store(&self, mut pieces: mpsc::Receiver<Piece>, place: OwnedSemaphorePermit) -> Answer {
+    fn store(&self, mut pieces: mpsc::Receiver<Piece>, place: StreamPlace) -> Answer {
         let keeper = &self.keeper;
         if let Err(words) = keeper.examined() {
             return text(StatusCode::INTERNAL_SERVER_ERROR, words);
@@ -262,14 +267,18 @@ impl Asker {
         let Stored { added, replaced, unchanged, errors, .. } = came;
         let what = format!("stored {added} new, {replaced} for others, {unchanged} as before");
         match &errors[..] {
-            [] => self.say(Priority::Information, &what),
-            [.., last] => self.say(Priority::Warning, &format!("{what}, and no more: {last}")),
+            [] => self.say(&what),
+            [.., last] => self.complain(&format!("{what}, and no more: {last}")),
         }
     }
 
-    fn say(&self, priority: Priority, what: &str) {
-        let text = format!("push: {} ({}): {what}", self.rights, self.peer);
-        say_at(priority, &text);
+    fn say(&self, what: &str) {
+        say(&format!("push: {} ({}): {what}", self.rights, self.peer));
+    }
+
+    /// Says what was refused, which a client may ask for as often as it likes.
+    fn complain(&self, what: &str) {
+        self.keeper.refusals.say(&format!("{} ({}): {what}", self.rights, self.peer));
     }
 }
 
@@ -358,7 +367,7 @@ fn broken(error: &JoinError) -> Answer {
     text(StatusCode::INTERNAL_SERVER_ERROR, "a fault of the agent's; its log has more".into())
 }
 
-fn text(status: StatusCode, words: String) -> Answer {
+pub(super) fn text(status: StatusCode, words: String) -> Answer {
     answer(status, "text/plain; charset=utf-8", (words + "\n").into_bytes())
 }
 
@@ -370,14 +379,13 @@ fn answer(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Answer {
 }
 
 /// What is answered.
-type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<Full<Bytes>>;
+/// What is asked for: whether that is allowed at all, and what it is.
+type Asked = (PushVerb, requests::Request);
 
 /// How long a client may take over its answer, or over anything but a stream.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the rest of a request is read that nobody wants.
-/// What is asked for: whether that is allowed at all, and what it is.
-type Asked = (PushVerb, requests::Request);
-
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a stream may stand still.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

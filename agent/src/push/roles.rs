@@ -83,8 +83,15 @@ impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.names[..] {
             [] => f.write_str("a client without a name"),
-            // Whatever its authority has put there goes on one line.
-            names => write!(f, "{:?}", names.join(", ")),
+            // Whatever its authority has put there goes on one line, which is not too long: it
+            // stands in the log, and beside each certificate in the store.
+            names => {
+                let all = names.join(", ");
+                match all.char_indices().nth(CLIENT_CHARS_MAX) {
+                    Some((end, _)) => write!(f, "{:?} and more", &all[..end]),
+                    None => write!(f, "{all:?}"),
+                }
+            }
         }
     }
 }
@@ -100,6 +107,11 @@ impl Rights {
     pub(super) fn may(&self, verb: PushVerb, name: &str) -> bool {
         let means = |role: &Arc<PushRole>| role.names.iter().any(|names| names.matches(name));
         self.roles.iter().any(|role| role.may.contains(&verb) && means(role))
+    }
+
+    /// The first of its roles, by which it is told from other clients; none has none.
+    pub(super) fn role(&self) -> &str {
+        self.roles.first().map_or("", |role| &role.client)
     }
 
     /// Why it may do this with no name at all, if so.
@@ -125,6 +137,8 @@ impl Rights {
 
     /// Why it may not do this with `name`.
     pub(super) fn refuse_name(&self, verb: PushVerb, name: &str) -> String {
+        // No name is longer, but what is asked for may be.
+        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
         format!(
             "{} may not {} {name:?}: {}; ask for other names, or whoever runs this machine adds it \
              to `names` of that role",
@@ -153,7 +167,32 @@ impl fmt::Display for Rights {
     }
 }
 
+/// Characters of a client's names that are told.
+const CLIENT_CHARS_MAX: usize = 200;
 /// Connections of a client at a time.
 pub(super) const CONNECTIONS_EACH_MAX: usize = 16;
+/// Characters of a name of DNS.
+const NAME_CHARS_MAX: usize = 253;
 /// Names of a role that are told to whoever asks for another.
 const NAMES_TOLD_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_is_called_and_asks_for_is_told_on_a_line_of_bounded_length() {
+        let names = (0..10_000).map(|number| format!("ä{number}.test\n")).collect();
+        let client = Client { names };
+        let told = client.to_string();
+        assert!(
+            told.starts_with("\"ä0.test\\n, ä1.test") && told.ends_with("\" and more"),
+            "{told}"
+        );
+        assert!(told.len() < 3 * CLIENT_CHARS_MAX && !told.contains('\n'), "{told}");
+        let (rights, _) = Roles::new(&[]).of(client);
+        let told = rights.refuse_name(PushVerb::Get, &"x".repeat(100_000));
+        assert!(told.len() < 1_000, "{told}");
+        assert_eq!(Client { names: vec!["a.test".into()] }.to_string(), "\"a.test\"");
+    }
+}

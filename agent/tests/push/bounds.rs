@@ -1,6 +1,5 @@
 //! What a client can cost the others.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -38,7 +37,7 @@ fn silent_connections_keep_nobody_out_and_are_bounded() {
     }
     let said = site.put("good.test", server(&["a.test"]).as_bytes());
     assert_eq!(said.status, 200, "{said:?}");
-    let open = open_sockets(&site);
+    let open = site.open_sockets();
     assert!(open < 300, "{open} sockets are open");
     drop((silent, known));
     let said = site.put("slow.test", server(&["b.test"]).as_bytes());
@@ -91,13 +90,6 @@ fn heads_that_are_too_slow_or_too_large_end_and_so_does_what_is_no_http() {
         "/certificates",
     );
     assert_eq!(said.status, 413, "{said:?}");
-}
-
-fn open_sockets(site: &Site) -> usize {
-    let folder = format!("/proc/{}/fd", site.agent.as_ref().unwrap().id());
-    let links =
-        fs::read_dir(folder).unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    links.filter(|to| to.to_string_lossy().starts_with("socket:")).count()
 }
 
 fn connect(site: &Site, client: &str) -> StreamOwned<ClientConnection, TcpStream> {

@@ -21,6 +21,10 @@ may = [\"get\"]
 client = \"spiffe://fleet.test/push\"
 names = [\"*.other.example\"]
 may = [\"put\"]
+[[push.role]]
+client = \"all\"
+names = [\"*\"]
+may = [\"put\"]
 ";
 
 #[test]
@@ -36,6 +40,7 @@ fn each_role_does_what_it_may_with_its_names_and_is_told_why_not_more() {
         // It counts for nothing beside a name of that kind.
         params.distinguished_name.push(DnType::CommonName, "reader");
     });
+    site.issue("all", |params| params.distinguished_name.push(DnType::CommonName, "all"));
     let put = site.put("deployer.test", server(&["a.customer.example", "example.com"]).as_bytes());
     assert_eq!((put.status, put.field("added")), (200, 1.into()), "{put:?}");
     let said = site.put("deployer.test", server(&["a.other.example"]).as_bytes());
@@ -61,6 +66,16 @@ fn each_role_does_what_it_may_with_its_names_and_is_told_why_not_more() {
     let its = site.curl(Some("deployer.test"), &[], "/certificates");
     assert_eq!(its.field("certificates").as_array().unwrap().len(), 1, "{its:?}");
     assert_eq!(its.field("generation"), all.field("generation"));
+    // One that others' names are in too is shown to whoever may get one, without those.
+    let shared = server(&["b.customer.example", "secret.example"]);
+    assert_eq!(site.put("all", shared.as_bytes()).status, 200);
+    let said = get("deployer.test", "b.customer.example");
+    assert_eq!(said.status, 200, "{said:?}");
+    assert_eq!(said.field("certificates")[0]["names"], serde_json::json!(["b.customer.example"]));
+    assert!(!said.body.contains("secret"), "{said:?}");
+    assert!(get("reader", "b.customer.example").body.contains("secret.example"));
+    let its = site.curl(Some("deployer.test"), &[], "/certificates");
+    assert!(!its.body.contains("b.customer.example"), "a list has whole ones: {its:?}");
     let said = get("deployer.test", "a.other.example");
     assert_eq!(said.status, 403, "{said:?}");
     assert!(said.body.contains("may not get \"a.other.example\": role"), "{said:?}");
@@ -142,10 +157,18 @@ fn a_reload_takes_other_roles_and_revocations_and_what_is_wrong_changes_nothing(
     let lists = "revocation_lists = [\"revoked.pem\"]";
     site.configure(lists, ROLES);
     site.signal(Signal::HUP);
-    site.wait_until_said("revoked.pem: no revocation list in it");
+    site.wait_until_said("revoked.pem: no revocation list in it; name a file with lists in PEM");
     assert_eq!(site.put("late.test", server(&["late.test"]).as_bytes()).status, 200);
-    site.revoke(7);
+    // One that has ended names nobody any more of whom that is to be believed.
+    site.revoke_until(8, 2025);
     site.configure(lists, &[ROLES, late].concat());
+    site.signal(Signal::HUP);
+    site.wait_until_said("revoked.pem: the list of \"CN=who vouches for clients\" ended on Jan  1");
+    wait_for("the refusal", || {
+        (site.put("late.test", server(&["late.test"]).as_bytes()).status == 0).then_some(())
+    });
+    site.wait_until_said("certificate revocation list expired");
+    site.revoke(7);
     site.signal(Signal::HUP);
     wait_for("the revocation", || {
         let said = site.curl(Some("deployer"), &[], "/certificates");
@@ -179,8 +202,8 @@ fn check_tells_every_mistake_with_its_line() {
         "push.adress: is not a known key; did you mean \"address\"?",
         "push.client_root: is not a known key; did you mean \"client_roots\"?",
         "push.client_roots: is missing",
-        "push.role[3].names[0]: \"a b\" is not a host name",
-        "push.role[3].may[0]: \"push\" is not a choice; choose \"put\"",
+        "push.role[4].names[0]: \"a b\" is not a host name",
+        "push.role[4].may[0]: \"push\" is not a choice; choose \"put\"",
         "reader has a role at ",
     ] {
         assert!(said.contains(words), "{words:?} is not in {said}");

@@ -86,6 +86,14 @@ impl Site {
         self.port.address()
     }
 
+    /// Sockets that the agent has open.
+    pub fn open_sockets(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.agent.as_ref().unwrap().id());
+        let entries = fs::read_dir(folder).unwrap();
+        let links = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        links.filter(|to| to.to_string_lossy().starts_with("socket:")).count()
+    }
+
     pub fn said(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap()
     }
@@ -127,9 +135,14 @@ impl Site {
 
     /// A list in `revoked.pem` that has one serial number.
     pub fn revoke(&self, serial: u64) {
+        self.revoke_until(serial, 2099);
+    }
+
+    /// The same that ends with the beginning of a year.
+    pub fn revoke_until(&self, serial: u64, year: i32) {
         let params = CertificateRevocationListParams {
             this_update: date_time_ymd(2024, 1, 1),
-            next_update: date_time_ymd(2099, 1, 1),
+            next_update: date_time_ymd(year, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
             revoked_certs: vec![RevokedCertParams {

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::Signal;
@@ -15,12 +15,23 @@ use super::site::{Site, server};
 
 const ROLES: &str = "[[push.role]]\nclient = \"good.test\"\nnames = [\"*.test\"]\n";
 
+/// Roles of these clients, each for all names below `test`.
+fn roles(clients: &[&str]) -> String {
+    let role = |client| format!("[[push.role]]\nclient = \"{client}\"\nnames = [\"*.test\"]\n");
+    clients.iter().map(role).collect()
+}
+
 /// Certificates for `N.many.test`, all of one key.
 fn many(count: usize) -> Vec<String> {
+    many_below(count, "many.test")
+}
+
+/// The same below another name.
+fn many_below(count: usize, domain: &str) -> Vec<String> {
     let key = KeyPair::generate().unwrap();
     let text = key.serialize_pem();
     let one = |number| {
-        let params = CertificateParams::new(vec![format!("{number}.many.test")]).unwrap();
+        let params = CertificateParams::new(vec![format!("{number}.{domain}")]).unwrap();
         [params.self_signed(&key).unwrap().pem(), text.clone()].concat()
     };
     (0..count).map(one).collect()
@@ -57,24 +68,63 @@ fn what_came_before_a_mistake_is_stored_and_nothing_after_and_the_mistake_is_tol
     assert!(said.body.contains("nothing in it; send chains with their keys"), "{said:?}");
 }
 
+/// A client's stream that has begun, and stays there.
+fn begun(site: &Site, client: &str, sign: &str, all: &str) -> Child {
+    let mut child = site.spawn_curl(Some(client), &["-T", "-"], "/certificates");
+    let stdin = child.stdin.as_mut().unwrap();
+    stdin.write_all(all.as_bytes()).unwrap();
+    stdin.flush().unwrap();
+    wait_for("the first part", || site.held(sign));
+    child
+}
+
 #[test]
-fn one_stream_at_a_time_and_one_that_breaks_off_leaves_room_for_the_next() {
-    let site = Site::start(ROLES);
-    site.client("good.test");
-    let mut first = site.spawn_curl(Some("good.test"), &["-T", "-"], "/certificates");
-    let all = many(1_001).concat();
-    first.stdin.as_mut().unwrap().write_all(all.as_bytes()).unwrap();
-    first.stdin.as_mut().unwrap().flush().unwrap();
-    wait_for("the first part", || site.held("0.many.test"));
-    let said = site.put("good.test", server(&["next.test"]).as_bytes());
+fn a_client_has_one_stream_at_a_time_and_one_that_breaks_off_leaves_room_for_the_next() {
+    let site = Site::start(&roles(&["good.test", "other.test"]));
+    for client in ["good.test", "other.test"] {
+        site.client(client);
+    }
+    let mut first = begun(&site, "good.test", "0.many.test", &many(1_001).concat());
+    let next = || site.put("good.test", server(&["next.test"]).as_bytes());
+    let said = next();
     assert_eq!(said.status, 409, "{said:?}");
+    assert!(said.body.starts_with("another stream of this client's is on its way"), "{said:?}");
+    let said = site.put("other.test", server(&["other.test"]).as_bytes());
+    assert_eq!(said.status, 200, "whoever takes its time keeps itself waiting: {said:?}");
     first.kill().unwrap();
     first.wait().unwrap();
-    wait_for("room", || {
-        let said = site.put("good.test", server(&["next.test"]).as_bytes());
-        (said.status == 200).then_some(())
-    });
+    wait_for("room", || (next().status == 200).then_some(()));
     assert!(site.held("999.many.test").is_some() && site.held("1000.many.test").is_none());
+}
+
+#[test]
+fn who_finds_all_places_taken_has_the_next_that_is_free_and_others_are_answered_meanwhile() {
+    let clients = ["a.test", "b.test", "c.test", "d.test", "e.test"];
+    let site = Site::start(&roles(&clients));
+    for client in clients {
+        site.client(client);
+    }
+    let bodies = clients.map(|client| many_below(1_001, client).concat());
+    let mut slow: Vec<_> = (0..4)
+        .map(|at| begun(&site, clients[at], &format!("0.{}", clients[at]), &bodies[at]))
+        .collect();
+    let open = site.open_sockets();
+    let mut fifth = site.spawn_curl(Some("e.test"), &["-T", "-"], "/certificates");
+    fifth.stdin.take().unwrap().write_all(server(&["e.test"]).as_bytes()).unwrap();
+    wait_for("the fifth", || (site.open_sockets() > open).then_some(()));
+    for _ in 0..10 {
+        let read = site.curl(Some("e.test"), &[], "/certificates?name=0.a.test");
+        assert_eq!(read.status, 200, "{read:?}");
+    }
+    assert!(site.held("e.test").is_none());
+    slow[0].kill().unwrap();
+    slow[0].wait().unwrap();
+    let text = String::from_utf8(fifth.wait_with_output().unwrap().stdout).unwrap();
+    assert!(text.ends_with("\n200\n"), "{text}");
+    for child in &mut slow[1..] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 pub(super) mod stored;
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,7 +105,9 @@ impl KeptRoot {
             self.root.advance_to(oldest).map_err(|error| error.to_string())?;
             self.unsaved = true;
         }
-        if let Some(file) = self.file.as_ref().filter(|_| self.unsaved) {
+        if let Some(file) = self.file.as_ref().filter(|_| self.unsaved)
+            && is_behind(file, &self.root)?
+        {
             replace(file, &self.root)?;
         }
         self.unsaved = false;
@@ -139,21 +141,56 @@ fn parse(file: &Path, text: &str, settings: &Tickets) -> Result<TicketRoot, Stri
 /// # Errors
 /// What is wrong with it, in words that do not quote it: it is a secret.
 pub(crate) fn read(file: &Path, settings: &Tickets) -> Result<Option<TicketRoot>, String> {
-    let named = |what: String| format!("tickets.root: {}: {what}", file.display());
+    written(file)?.map(|text| parse(file, &text, settings)).transpose()
+}
+
+/// The text in the file, if there is one.
+fn written(file: &Path) -> Result<Option<Zeroizing<String>>, String> {
+    let named = |what: &str| format!("tickets.root: {}: {what}", file.display());
     let unreadable = |error: io::Error| {
-        named(format!("cannot be read: {error}; see that this user may read it"))
+        named(&format!("cannot be read: {error}; see that this user may read it"))
     };
+    let is_none = || named("is not the file of a ticket root; name another");
     match fs::metadata(file) {
-        Ok(facts) if !facts.is_file() || facts.len() > TEXT_BYTES_MAX as u64 => {
-            Err(named("is not the file of a ticket root; name another".into()))
-        }
-        Ok(_) => {
-            let text = fs::read_to_string(file).map(Zeroizing::new).map_err(unreadable)?;
-            parse(file, &text, settings).map(Some)
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(error)),
+        Ok(facts) if !facts.is_file() => return Err(is_none()),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
     }
+    // It never moves, and leaves no copy behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(TEXT_BYTES_MAX + 1));
+    let limit = TEXT_BYTES_MAX as u64 + 1;
+    File::open(file)
+        .and_then(|from| from.take(limit).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    match str::from_utf8(&bytes) {
+        Ok(text) if text.len() <= TEXT_BYTES_MAX => Ok(Some(Zeroizing::new(text.to_owned()))),
+        _ => Err(is_none()),
+    }
+}
+
+/// Whether the file holds what `root` was, or what is no root at all, and is to be replaced. What is
+/// as far or further has been written by another process that shares it: old keys would be back.
+///
+/// # Errors
+/// It holds another root, or is gone: somebody wants another one, for whoever starts next.
+fn is_behind(file: &Path, root: &TicketRoot) -> Result<bool, String> {
+    let Some(text) = written(file)? else {
+        return Err(format!(
+            "tickets.root: {}: is gone, and this process does not put its root back; restart it to \
+             have a new one made",
+            file.display()
+        ));
+    };
+    let Ok(found) = TicketRoot::from_text(&text) else { return Ok(true) };
+    if !root.agrees_with(&found) {
+        return Err(format!(
+            "tickets.root: {}: holds another root than this process uses, and is left as it is; \
+             restart it to use that one",
+            file.display()
+        ));
+    }
+    Ok(found.epoch() < root.epoch())
 }
 
 /// Makes a root and its file. Of processes that start together one makes it and all use it.
@@ -223,16 +260,66 @@ mod tests {
     #[test]
     fn a_file_that_could_not_be_written_is_written_later() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("gone/root");
+        let file = folder.path().join("root");
         let settings = settings(&file);
         let root = old(&settings);
+        fs::write(&file, root.to_text().unwrap().as_bytes()).unwrap();
+        let in_the_way = folder.path().join(format!("root.{}.new", std::process::id()));
+        fs::create_dir(&in_the_way).unwrap();
         let (unsaved, reported, stored) = (false, None, None);
         let mut kept = KeptRoot { root, file: Some(file.clone()), unsaved, reported, stored };
         assert!(kept.advance().unwrap().contains("cannot be written"));
         assert_eq!(kept.advance(), None, "said once");
-        fs::create_dir(folder.path().join("gone")).unwrap();
+        fs::remove_dir(in_the_way).unwrap();
         assert_eq!(kept.advance(), None);
         assert_eq!(*fs::read_to_string(&file).unwrap(), **kept.current().to_text().unwrap());
+    }
+
+    #[test]
+    fn a_file_that_somebody_replaced_or_brought_further_is_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("root");
+        let settings = settings(&file);
+        let write = |root: &TicketRoot| {
+            fs::write(&file, root.to_text().unwrap().as_bytes()).unwrap();
+        };
+        let kept = || {
+            let (root, stored) = (old(&settings), None);
+            let file = Some(file.clone());
+            KeptRoot { root, file, unsaved: false, reported: None, stored }
+        };
+        let holds =
+            |root: &TicketRoot| *fs::read_to_string(&file).unwrap() == **root.to_text().unwrap();
+
+        let other = generate(&settings).unwrap();
+        write(&other);
+        let mut mine = kept();
+        let said = mine.advance().unwrap();
+        assert!(said.contains("holds another root than this process uses"), "{said}");
+        assert_eq!(mine.advance(), None, "said once");
+        assert!(holds(&other));
+
+        // Of a machine whose clock is ahead.
+        let mut ahead = old(&settings);
+        ahead.advance_to(ahead.epoch_at(unix_now()).next()).unwrap();
+        write(&ahead);
+        assert_eq!(mine.advance(), None);
+        assert!(holds(&ahead), "old keys are not back");
+
+        fs::remove_file(&file).unwrap();
+        let mut mine = kept();
+        assert!(mine.advance().unwrap().contains("is gone, and this process does not put"));
+        assert!(!file.exists());
+
+        for behind in [Some(old(&settings)), None] {
+            match &behind {
+                Some(root) => write(root),
+                None => fs::write(&file, "cut o").unwrap(),
+            }
+            let mut mine = kept();
+            assert_eq!(mine.advance(), None);
+            assert!(holds(mine.current()));
+        }
     }
 
     #[test]
@@ -259,6 +346,9 @@ mod tests {
         let text = read(&file, &settings).unwrap_err();
         assert!(text.contains("lifetime of 43200 s, tickets.lifetime says 86400 s"), "{text}");
         let text = read(folder.path(), &settings).unwrap_err();
+        assert!(text.contains("is not the file of a ticket root"), "{text}");
+        fs::write(&file, b"\xff").unwrap();
+        let text = read(&file, &settings).unwrap_err();
         assert!(text.contains("is not the file of a ticket root"), "{text}");
         fs::write(&file, "a secret ".repeat(1_000)).unwrap();
         let text = read(&file, &settings).unwrap_err();

@@ -47,7 +47,8 @@ fn a_name_is_told_once_and_no_more_when_there_is_a_certificate_for_it() {
     for _ in 0..3 {
         assert!(site.served("new.test").is_err());
     }
-    let wanted = json!({ "names": [{ "name": "new.test", "asked": 3 }], "dropped": 0 });
+    let noted = json!({ "name": "new.test", "asked": 3, "from": ["127.0.0.1"] });
+    let wanted = json!({ "names": [noted], "dropped": 0 });
     assert_eq!(told(&site, "wanted"), wanted);
     let nothing = json!({ "names": [], "dropped": 0 });
     assert_eq!(told(&site, "wanted"), nothing);

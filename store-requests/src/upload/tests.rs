@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
-use sealane_store::{SealingKeys, Store};
+use sealane_store::{READ_BYTES_MAX, SealingKeys, Store};
 use tempfile::TempDir;
 
 use super::*;
@@ -203,4 +203,29 @@ fn requests_that_are_not_in_order_are_refused_with_what_is_wrong() {
         let said = words(method, query);
         assert!(said.contains(expected), "{method} {query:?}: {said}");
     }
+}
+
+/// Bytes of an extension that makes a certificate large.
+const LARGE: usize = 60 << 10;
+
+#[test]
+fn a_list_of_large_chains_ends_early_and_goes_on_where_it_ended() {
+    let rig = Rig::new();
+    let key = KeyPair::generate().unwrap();
+    let large = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 9], vec![4; LARGE]);
+    let one = |number: usize| {
+        let mut params = CertificateParams::new(vec![format!("{number}.test")]).unwrap();
+        params.custom_extensions = vec![large.clone()];
+        [params.self_signed(&key).unwrap().pem(), key.serialize_pem()].concat()
+    };
+    let count = READ_BYTES_MAX / LARGE + 10;
+    let all: String = (0..count).map(one).collect();
+    let stored = rig.put(&all);
+    assert_eq!((stored.added, stored.errors), (count as u64, Vec::new()));
+    let limit = LIMIT_MAX.to_string();
+    let first = rig.get(&[("limit", &limit)]);
+    let listed = first.certificates.len();
+    assert!(listed < count && listed >= count - 20, "{listed} of {count}");
+    let rest = rig.get(&[("limit", &limit), ("after", &first.next.unwrap())]);
+    assert_eq!((rest.certificates.len(), rest.next), (count - listed, None));
 }

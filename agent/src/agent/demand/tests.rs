@@ -6,6 +6,7 @@ use super::super::tests::{DIRECTORY, Home, id, in_tasks};
 use super::*;
 use crate::certificate;
 use crate::failure::Failed;
+use crate::on_demand::Wanted;
 use crate::settings::{KeyKind, Settings};
 
 /// Settings with a certificate for `a.test` and `b.test`, and a service that nobody is.
@@ -16,12 +17,13 @@ fn settings(home: &Home) -> Settings {
 }
 
 fn asked(name: &str) -> Asked {
-    Asked { served: Vec::new(), wanted: vec![name.to_owned()] }
+    let wanted = Wanted { from: Vec::new(), name: name.to_owned() };
+    Asked { served: Vec::new(), wanted: vec![wanted] }
 }
 
 fn allow(agent: &mut Agent, name: &str) {
     let allowed = Outcome::Permission { is_given: true };
-    agent.note_asked(&asked(name));
+    agent.note_asked(asked(name));
     let action = agent.schedule.next(now());
     let Some(Action::AskPermission { ticket, id, name }) = action else { panic!("{action:?}") };
     agent.note_permission(id, name, &allowed);
@@ -33,8 +35,8 @@ fn a_name_that_comes_in_another_certificate_is_not_asked_about() {
     let home = Home::new();
     in_tasks(async {
         let mut agent = home.agent_with(settings(&home));
-        agent.note_asked(&asked("b.test"));
-        agent.note_asked(&asked("c.test"));
+        agent.note_asked(asked("b.test"));
+        agent.note_asked(asked("c.test"));
         agent.begin();
         let demand = |agent: &mut Agent, name| agent.schedule.on_demand(now(), id(name), name);
         assert!(matches!(demand(&mut agent, "b.test"), Demand::Refused { .. }));
@@ -100,5 +102,26 @@ fn without_on_demand_nobody_looks_after_such_names_until_it_is_there_again() {
         agent.reload(home.settings(DIRECTORY, &["a.test"])).unwrap();
         assert_eq!((agent.certificate_count(), agent.schedule.len()), (1, 1));
         assert_eq!(agent.ledger.demands().unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_client_who_asks_for_many_names_leaves_what_the_rate_allows_to_others() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent_with(settings(&home));
+        let wanted =
+            |name: String, client: &str| Wanted { from: vec![client.parse().unwrap()], name };
+        let flood = |from: usize, count: usize| {
+            (from..from + count).map(|number| wanted(format!("f{number}.test"), "192.0.2.1"))
+        };
+        // A tenth of ten in a minute is kept back.
+        agent.note_asked(Asked { served: Vec::new(), wanted: flood(0, 8).collect() });
+        let late = [wanted("late.test".into(), "192.0.2.2")];
+        let both = flood(8, 100).chain(late).collect();
+        agent.note_asked(Asked { served: Vec::new(), wanted: both });
+        let demand = |agent: &mut Agent, name| agent.schedule.on_demand(now(), id(name), name);
+        assert_eq!(demand(&mut agent, "late.test"), Demand::UnderWay);
+        assert_eq!(demand(&mut agent, "f8.test"), Demand::Full);
     });
 }

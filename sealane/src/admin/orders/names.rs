@@ -2,14 +2,17 @@
 //! `POST /names/served` those that have one, each since it was taken last: for whoever obtains
 //! certificates on demand.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 
 use crate::http::{Response, Status};
 use crate::relay::{LaneOrder, NameKind, NotedName, NotedNames};
 
 use super::{Orders, json, lanes};
 
-/// Takes what all lanes have noted, the names first that were asked for most often.
+/// Takes what all lanes have noted, in the order of [`in_turn`].
 pub(super) fn take(orders: &Orders, kind: NameKind) -> Response {
     let of_lanes = match lanes::ask_all(orders, |_, told| LaneOrder::Names { kind, told }) {
         Ok(of_lanes) => of_lanes,
@@ -23,20 +26,46 @@ pub(super) fn take(orders: &Orders, kind: NameKind) -> Response {
 }
 
 fn joined(of_lanes: impl Iterator<Item = NotedNames>) -> NotedNames {
-    let (mut counted, mut dropped) = (HashMap::<Box<str>, u32>::new(), 0);
+    let (mut joined, mut dropped) = (HashMap::<Box<str>, NotedName>::new(), 0);
     for noted in of_lanes {
         dropped += noted.dropped;
-        for NotedName { name, asked } in noted.names {
-            let count = counted.entry(name).or_default();
-            *count = count.saturating_add(asked);
+        for noted in noted.names {
+            let Some(known) = joined.get_mut(&noted.name) else {
+                joined.insert(noted.name.clone(), noted);
+                continue;
+            };
+            known.asked = known.asked.saturating_add(noted.asked);
+            noted.from.into_iter().for_each(|client| known.add_client(client));
         }
     }
-    let names = counted.into_iter().map(|(name, asked)| NotedName { name, asked });
-    let mut names: Vec<_> = names.collect();
-    names.sort_by(|one, other| (other.asked, &one.name).cmp(&(one.asked, &other.name)));
+    let mut names = in_turn(joined.into_values().collect());
     dropped += u64::try_from(names.len().saturating_sub(TOLD_MAX)).unwrap_or(u64::MAX);
     names.truncate(TOLD_MAX);
     NotedNames { names, dropped }
+}
+
+/// Names of clients in turn: one of each client, then the next of each. Of one client's that is first
+/// which was asked for most often, and who is before whom among clients, nobody can choose.
+fn in_turn(mut names: Vec<NotedName>) -> Vec<NotedName> {
+    let random = RandomState::new();
+    names.sort_by_cached_key(|noted| (Reverse(noted.asked), random.hash_one(&noted.name)));
+    let mut had = HashMap::<Option<IpAddr>, usize>::new();
+    let mut next = |client| {
+        let had = had.entry(client).or_default();
+        *had += 1;
+        *had
+    };
+    let with_turns = names.into_iter().map(|noted| {
+        let turn = match noted.from.iter().map(|client| next(Some(*client))).min() {
+            Some(turn) => turn,
+            None => next(None),
+        };
+        (turn, noted)
+    });
+    let mut names: Vec<_> = with_turns.collect();
+    // Whoever is loudest is no earlier than others of the same turn.
+    names.sort_by_cached_key(|(turn, noted)| (*turn, random.hash_one(&noted.name)));
+    names.into_iter().map(|(_, noted)| noted).collect()
 }
 
 /// Names that are told at a time.
@@ -48,7 +77,7 @@ mod tests {
 
     #[test]
     fn names_of_all_lanes_are_one_list_of_a_bounded_length() {
-        let noted = |name: &str, asked| NotedName { name: name.into(), asked };
+        let noted = |name: &str, asked| NotedName { name: name.into(), asked, from: Vec::new() };
         let lane = |names| NotedNames { names, dropped: 3 };
         let told = joined(
             [
@@ -62,5 +91,27 @@ mod tests {
         let many = (0..TOLD_MAX + 5).map(|number| noted(&format!("n{number}.test"), 1)).collect();
         let told = joined(std::iter::once(lane(many)));
         assert_eq!((told.names.len(), told.dropped), (TOLD_MAX, 8));
+    }
+
+    #[test]
+    fn clients_have_turns_however_often_and_for_however_many_names_one_asks() {
+        let noted = |name: String, asked, client: &str| {
+            let from = vec![client.parse().unwrap()];
+            NotedName { name: name.into(), asked, from }
+        };
+        let flood = (0..5_000).map(|number| noted(format!("f{number}.test"), 9 + number, "::"));
+        let quiet =
+            (0..10).map(|number| noted(format!("q{number}.test"), 1, &format!("192.0.2.{number}")));
+        let mut both = noted("f7.test".into(), 1, "192.0.2.99");
+        both.add_client("::".parse().unwrap());
+        let names = flood.chain(quiet).collect();
+        let lanes =
+            [NotedNames { names, dropped: 0 }, NotedNames { names: vec![both], dropped: 0 }];
+        let told = joined(lanes.into_iter()).names;
+        let first: Vec<_> = told.iter().take(12).map(|noted| &*noted.name).collect();
+        assert_eq!(first.iter().filter(|name| name.starts_with('q')).count(), 10, "{first:?}");
+        assert!(first.contains(&"f4999.test"), "what it asks for most: {first:?}");
+        assert!(first.contains(&"f7.test"), "another asks for it too: {first:?}");
+        assert_eq!(told.len(), TOLD_MAX);
     }
 }
