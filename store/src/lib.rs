@@ -20,6 +20,7 @@ mod backup;
 mod erase;
 mod error;
 mod examine;
+mod group;
 mod kept;
 mod keyed;
 mod lock_file;

@@ -6,12 +6,14 @@
 //! lines, replaced whole after each commit. Whoever can write to the folder can write it too: it is
 //! there for mistakes, not for attackers.
 
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use sealane_engine::certificates::StoreId;
+
+use crate::group::replace_file;
 
 /// What is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,12 +69,7 @@ impl State {
 
     /// Puts it in the place of what the folder `path` remembers.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let beside = path.join(STATE_FILE_BESIDE);
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(self.to_text().as_bytes())?;
-        file.sync_data()?;
-        fs::rename(beside, path.join(STATE_FILE))
+        replace_file(path, STATE_FILE, self.to_text().as_bytes())
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -109,7 +106,6 @@ impl State {
 const STATE_BYTES_MAX: u64 = 4096;
 /// What the folder remembers stands here.
 pub const STATE_FILE: &str = "state";
-const STATE_FILE_BESIDE: &str = "state.new";
 
 #[cfg(test)]
 mod tests {

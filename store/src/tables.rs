@@ -16,12 +16,14 @@ use sealane_engine::certificates::{
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{FORMAT, Fault};
+use crate::group::share_with_group;
 use crate::lock_file::{LockFile, Reader};
 use crate::names::Row;
 use crate::pages::{Metas, Visitors, Walk};
 use crate::record::Record;
 use crate::seal::{SealedEntry, SealingKeyError, SealingKeyId};
-use crate::store::DATA_FILE;
+use crate::state::STATE_FILE;
+use crate::store::{DATA_FILE, LOCK_FILE};
 use crate::unlocked::unlock;
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
@@ -520,11 +522,17 @@ fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
     // reads only, and has the folder's lock, without which nobody writes. LMDB's locks are those of
     // the table of open files, so whoever opened the file twice would undo its own: heed refuses a
     // path that is open, and whoever opens stores by several paths tells them apart by their files.
-    // The folder belongs to one user. A remote file system is not supported, as the documentation
-    // says.
+    // The folder belongs to one user, or to a group of users that trust each other (`group`). A
+    // remote file system is not supported, as the documentation says.
     #[allow(unsafe_code, reason = "a mapped file cannot be opened otherwise")]
     let env = unsafe { options.flags(flags).open(path)? };
     unlock(&path.join(DATA_FILE));
+    // Who only reads makes none.
+    if !flags.contains(EnvFlags::READ_ONLY) {
+        for name in [DATA_FILE, LOCK_FILE, STATE_FILE] {
+            share_with_group(path, name).map_err(heed::Error::Io)?;
+        }
+    }
     // Readers that were killed would keep old pages from being used again.
     env.clear_stale_readers()?;
     Ok(env)

@@ -1,10 +1,10 @@
 //! What whoever fills a store has to say to those who serve from it: a file beside the database, so
 //! that it is read without the map of a database that may be damaged.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 
+use crate::group::replace_file;
 use crate::store::Store;
 
 impl Store {
@@ -13,18 +13,13 @@ impl Store {
     /// # Errors
     /// The folder cannot be written.
     pub fn leave_word(&self, word: Option<&str>) -> io::Result<()> {
-        let path = self.path().join(WORD_FILE);
         let Some(word) = word else {
-            return match fs::remove_file(path) {
+            return match fs::remove_file(self.path().join(WORD_FILE)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             };
         };
-        let new = self.path().join(WORD_FILE_NEW);
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(word.as_bytes())?;
-        fs::rename(new, path)
+        replace_file(self.path(), WORD_FILE, word.as_bytes())
     }
 
     /// The word that was left, its first [`WORD_BYTES_MAX`] bytes.
@@ -42,4 +37,3 @@ pub const WORD_BYTES_MAX: u64 = 4096;
 /// The file with what the agent says of a fleet that does not answer: since when, in Unix time, a
 /// space, and what is wrong.
 const WORD_FILE: &str = "fleet-away";
-const WORD_FILE_NEW: &str = "fleet-away.new";

@@ -1,6 +1,6 @@
 //! `sealane certificates backup` and `restore`: copies made and put back while a store is served.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -108,7 +108,7 @@ fn a_copy_that_is_not_in_order_to_the_last_key_changes_nothing() {
     broken[label - 3] ^= 1;
     let other = site.path().join("other-key");
     fs::write(&other, "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=").unwrap();
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(&other, Permissions::from_mode(0o600)).unwrap();
     for (bytes, key, why) in [
         (&whole[..whole.len() - 4096], &key, "damaged"),
         (&broken[..], &key, "a private key's seal is broken"),
@@ -164,6 +164,25 @@ fn a_store_that_is_lost_or_damaged_or_another_one_makes_room_and_is_kept() {
     site.sealane = Some(Sealane::start(site.path(), &site.settings));
     site.served("kept.test").unwrap();
     site.served("another.test").unwrap_err();
+}
+
+#[test]
+fn a_store_that_is_shared_with_a_group_is_so_in_its_new_folder_too() {
+    let site = Site::new();
+    let copy = site.back_up();
+    let store = site.path().join("store");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    fs::set_permissions(&store, Permissions::from_mode(0o2770)).unwrap();
+    let data = fs::File::options().write(true).open(store.join("data.mdb")).unwrap();
+    data.set_len(4096).unwrap();
+    let (_, kept) = site.restore(&copy);
+    assert_eq!((mode(&store), mode(&kept)), (0o2770, 0o2770));
+    for name in ["data.mdb", "lock.mdb"] {
+        assert_eq!(mode(&store.join(name)), 0o660, "{name}");
+    }
+    // What is copied out of it is for one user.
+    assert_eq!(mode(&copy), 0o600);
+    assert_eq!(site.names(), ["kept.test"]);
 }
 
 #[test]

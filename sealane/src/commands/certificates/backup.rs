@@ -1,8 +1,8 @@
 //! `sealane certificates backup` and `restore`: a sealed copy of a store in one file, and back.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,6 +42,7 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
     let mut from = open_file(file)?;
     let path = become_owner_of(&place.path).map_err(said)?;
     let scratch = folder_beside(&path)?;
+    share_as(scratch.path(), &path).map_err(|error| at(&path, &error))?;
     let data = scratch.path().join(DATA_FILE);
     copy(&mut from, file, &data)?;
     let copy = open_copy(scratch.path(), keys).map_err(|why| why.of_copy(file))?;
@@ -100,6 +101,20 @@ fn copy(from: &mut File, file: &Path, to: &Path) -> Result<(), Refusal> {
     }
 }
 
+/// Shares the new folder with the group that the folder `path` is shared with, if it is: what will
+/// be made in it belongs to that group, and the store makes it so that the group may use it.
+fn share_as(folder: &Path, path: &Path) -> io::Result<()> {
+    let facts = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        facts => facts?,
+    };
+    if facts.mode() & GROUP_INHERITS == 0 {
+        return Ok(());
+    }
+    chown(folder, None, Some(facts.gid()))?;
+    fs::set_permissions(folder, Permissions::from_mode(facts.mode() & PERMISSIONS))
+}
+
 /// Opens the copy in the folder `path` if it is in order to the last private key.
 fn open_copy(path: &Path, keys: SealingKeys) -> Result<KeyedStore, Refusal> {
     examine_apart(path).map_err(said)?;
@@ -149,3 +164,5 @@ fn put_in_place(folder: TempDir, path: &Path, kept: &Path) -> Result<bool, Refus
 
 /// Bytes of a copy that are in memory at once.
 const COPIED_AT_ONCE: usize = 1 << 20;
+const GROUP_INHERITS: u32 = 0o2000;
+const PERMISSIONS: u32 = 0o7777;

@@ -1,0 +1,126 @@
+//! A store that users share through a group: `sealane serve` as one, the agent as another.
+//!
+//! The folder says so: its group may write to it, and what is made in it belongs to that group
+//! (mode 2770). What a user makes in such a folder that group may read and write; elsewhere it is
+//! for that user alone, and nobody else's files are ever touched.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+/// Lets the group that the folder is shared with read and write a file in it, if it is there and
+/// this user made it.
+///
+/// By its path: LMDB's locks are gone when a process closes its file.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn share_with_group(folder: &Path, name: &str) -> io::Result<()> {
+    let facts = fs::metadata(folder)?;
+    if facts.mode() & (GROUP_WRITES | GROUP_INHERITS) != GROUP_WRITES | GROUP_INHERITS {
+        return Ok(());
+    }
+    let path = folder.join(name);
+    let file = match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    let is_ours = file.is_file() && file.uid() == geteuid().as_raw() && file.gid() == facts.gid();
+    match is_ours && file.mode() & PERMISSIONS != SHARED {
+        true => fs::set_permissions(path, Permissions::from_mode(SHARED)),
+        false => Ok(()),
+    }
+}
+
+/// Puts a file with `content` in the place of the one called `name` in the folder, at once, for
+/// those whose folder it is.
+///
+/// # Errors
+/// The system's; what was there is there then.
+pub(crate) fn replace_file(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+    let name_beside = format!("{name}.new");
+    let beside = folder.join(&name_beside);
+    // What a process of another user left there is not this one's to open.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    share_with_group(folder, &name_beside)?;
+    file.write_all(content)?;
+    file.sync_data()?;
+    fs::rename(beside, folder.join(name))
+}
+
+const GROUP_INHERITS: u32 = 0o2000;
+const GROUP_WRITES: u32 = 0o020;
+const PERMISSIONS: u32 = 0o777;
+const SHARED: u32 = 0o660;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::DirBuilderExt as _;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::Store;
+
+    /// A folder of this mode, whatever the umask is.
+    fn folder_of_mode(place: &Path, mode: u32) -> PathBuf {
+        let path = place.join(format!("{mode:o}"));
+        fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    fn modes(folder: &Path) -> Vec<(String, u32)> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().mode() & PERMISSIONS;
+            (entry.file_name().into_string().unwrap(), mode)
+        });
+        let mut modes: Vec<_> = entries.collect();
+        modes.sort();
+        modes
+    }
+
+    #[test]
+    fn files_are_for_the_group_where_the_folder_is_and_for_nobody_else_ever() {
+        let place = tempfile::tempdir().unwrap();
+        for (mode, expected) in [(0o2770, 0o660), (0o2750, 0o600), (0o770, 0o600), (0o700, 0o600)] {
+            let path = folder_of_mode(place.path(), mode);
+            let store = Store::open_or_create(&path).unwrap();
+            store.leave_word(Some("a word")).unwrap();
+            // Each file that a change replaces, too.
+            store.remove(&[]).unwrap();
+            let names = ["data.mdb", "fleet-away", "lock.mdb", "state"];
+            let expected: Vec<_> = names.map(|name| (name.to_owned(), expected)).into();
+            assert_eq!(modes(&path), expected, "in {mode:o}");
+            // A copy leaves the folder.
+            let copy = path.join("copy");
+            store.back_up(&copy).unwrap();
+            assert_eq!(fs::metadata(copy).unwrap().mode() & PERMISSIONS, 0o600, "in {mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_store_of_before_is_shared_once_its_folder_is_and_is_in_order_still() {
+        let place = tempfile::tempdir().unwrap();
+        let path = folder_of_mode(place.path(), 0o700);
+        drop(Store::open_or_create(&path).unwrap());
+        fs::write(path.join("state.new"), "as a killed process of another user leaves it").unwrap();
+        fs::set_permissions(path.join("state.new"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o2770)).unwrap();
+        let store = Store::open(&path).unwrap();
+        // Before anything is changed, for whoever opens it then.
+        let shared = ["data.mdb", "lock.mdb", "state"].map(|name| (name.to_owned(), SHARED));
+        let left = ("state.new".to_owned(), 0);
+        assert_eq!(modes(&path), [&shared[..], &[left]].concat());
+        store.remove(&[]).unwrap();
+        assert_eq!(store.generation().unwrap(), 1);
+        assert_eq!(modes(&path), shared);
+    }
+}
