@@ -95,7 +95,7 @@ mod tests {
             let store = Store::open_or_create(&path).unwrap();
             store.leave_word(Some("a word")).unwrap();
             // Each file that a change replaces, too.
-            store.remove(&[]).unwrap();
+            store.remove(&[], 0).unwrap();
             let names = ["data.mdb", "fleet-away", "lock.mdb", "state"];
             let expected: Vec<_> = names.map(|name| (name.to_owned(), expected)).into();
             assert_eq!(modes(&path), expected, "in {mode:o}");
@@ -119,7 +119,7 @@ mod tests {
         let shared = ["data.mdb", "lock.mdb", "state"].map(|name| (name.to_owned(), SHARED));
         let left = ("state.new".to_owned(), 0);
         assert_eq!(modes(&path), [&shared[..], &[left]].concat());
-        store.remove(&[]).unwrap();
+        store.remove(&[], 0).unwrap();
         assert_eq!(store.generation().unwrap(), 1);
         assert_eq!(modes(&path), shared);
     }
