@@ -68,6 +68,7 @@ fn a_machine_that_left_the_fleet_says_nothing_of_it() {
     home.configure(&[home.authority(address, ""), home.by_dns(&["blocked.test"])]);
     let agent = home.start();
     wait_for("no word", || word_of(home).is_none().then_some(()));
+    agent.wait_until_said("looks after");
     assert!(agent.stop().success());
 }
 
