@@ -136,7 +136,7 @@ impl Inner {
     fn answer(&self, what: &str, words: &Value) -> Value {
         let header = || json!({ "cluster_id": "7", "revision": self.revision.get().to_string() });
         match what {
-            "kv/range" => self.range(words, header()),
+            "kv/range" => self.range(words, &header()),
             "kv/txn" => {
                 let holds = each(words, "compare").all(|compare| self.holds(compare));
                 let changes: Vec<_> = each(words, "success").filter(|_| holds).collect();
@@ -144,7 +144,7 @@ impl Inner {
                 if changes.iter().any(writes) {
                     self.revision.set(self.revision.get() + 1);
                 }
-                let done = changes.iter().map(|change| self.change(change, header()));
+                let done = changes.iter().map(|change| self.change(change, &header()));
                 let responses: Vec<_> = done.collect();
                 json!({ "header": header(), "succeeded": holds, "responses": responses })
             }
@@ -154,7 +154,7 @@ impl Inner {
         }
     }
 
-    fn range(&self, words: &Value, header: Value) -> Value {
+    fn range(&self, words: &Value, header: &Value) -> Value {
         let (key, end) = (text(words, "key"), words.get("range_end"));
         let end = end.map_or_else(|| format!("{key}\0"), |_| text(words, "range_end"));
         let since = number(words, "min_mod_revision");
@@ -176,7 +176,7 @@ impl Inner {
         }
     }
 
-    fn change(&self, change: &Value, header: Value) -> Value {
+    fn change(&self, change: &Value, header: &Value) -> Value {
         if let Some(range) = change.get("request_range") {
             return json!({ "response_range": self.range(range, header) });
         }

@@ -19,22 +19,22 @@ fn a_message_says_how_far_it_goes_whatever_the_store_is_at() {
             Seen::Changes { events, revision } => (events.len(), revision),
             Seen::Compacted => panic!("nothing was compacted"),
         };
-        told.send(line(json!({ "created": true, "header": at(90) }))).await.unwrap();
+        told.send(line(&json!({ "created": true, "header": at(90) }))).await.unwrap();
         assert_eq!(seen(&mut watch).await, (0, 0), "nothing has come yet");
         // What comes late has the header of a store that is far ahead.
         let late = json!({ "header": at(90), "events": [put("a", 6), put("b", 7)] });
-        told.send(line(late)).await.unwrap();
+        told.send(line(&late)).await.unwrap();
         assert_eq!(seen(&mut watch).await, (2, 7));
         // Of a message in parts, the last revision may go on in the next one.
         let part = json!({ "header": at(90), "fragment": true, "events": [put("a", 9)] });
-        told.send(line(part)).await.unwrap();
+        told.send(line(&part)).await.unwrap();
         assert_eq!(seen(&mut watch).await, (1, 8));
-        told.send(line(json!({ "header": at(90), "events": [put("b", 9)] }))).await.unwrap();
+        told.send(line(&json!({ "header": at(90), "events": [put("b", 9)] }))).await.unwrap();
         assert_eq!(seen(&mut watch).await, (1, 9));
         // Word that there was nothing else.
-        told.send(line(json!({ "header": at(91) }))).await.unwrap();
+        told.send(line(&json!({ "header": at(91) }))).await.unwrap();
         assert_eq!(seen(&mut watch).await, (0, 91));
-        told.send(line(json!({ "header": at(95), "compact_revision": "92" }))).await.unwrap();
+        told.send(line(&json!({ "header": at(95), "compact_revision": "92" }))).await.unwrap();
         assert_eq!(watch.next().await.unwrap(), Seen::Compacted);
     });
 }
@@ -42,9 +42,9 @@ fn a_message_says_how_far_it_goes_whatever_the_store_is_at() {
 #[test]
 fn a_message_comes_in_pieces_and_several_at_once() {
     watched(async |told, mut watch| {
-        let text = line(json!({ "header": at(8), "events": [put("a", 7)] }))
+        let text = line(&json!({ "header": at(8), "events": [put("a", 7)] }))
             + "\n"
-            + &line(json!({ "header": at(8), "events": [put("b", 8)] }));
+            + &line(&json!({ "header": at(8), "events": [put("b", 8)] }));
         let (first, rest) = text.split_at(40);
         let (second, third) = rest.split_at(rest.len() - 10);
         let mut keys = Vec::new();
@@ -106,7 +106,7 @@ fn watched(test: impl AsyncFnOnce(mpsc::Sender<String>, Watch)) -> serde_json::V
     runtime.block_on(LocalSet::new().run_until(run))
 }
 
-fn line(result: serde_json::Value) -> String {
+fn line(result: &serde_json::Value) -> String {
     json!({ "result": result }).to_string() + "\n"
 }
 
