@@ -18,6 +18,8 @@ mod places;
 mod replica;
 mod sealed;
 mod status;
+#[cfg(test)]
+mod tests;
 mod tickets;
 
 use std::cell::{Cell, RefCell};
