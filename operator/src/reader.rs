@@ -10,7 +10,7 @@ mod search;
 mod tests;
 
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
@@ -30,12 +30,53 @@ pub fn read<T>(
     text: &str,
     walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
 ) -> (Option<T>, Vec<Mistake>) {
+    read_bounded(file, text, None, walk)
+}
+
+/// Reads `text` as [`read`] does, and refuses what it names beyond `bounds`.
+pub fn read_within<T>(
+    file: &Path,
+    text: &str,
+    bounds: Bounds<'_>,
+    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
+) -> (Option<T>, Vec<Mistake>) {
+    read_bounded(file, text, Some(bounds), walk)
+}
+
+fn read_bounded<T>(
+    file: &Path,
+    text: &str,
+    bounds: Option<Bounds<'_>>,
+    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
+) -> (Option<T>, Vec<Mistake>) {
     let (readable, mut syntax_errors) = without_keys_alone(text);
     let (root, other_errors) = DeTable::parse_recoverable(&readable);
     syntax_errors.extend(other_errors);
-    let document = Document::new(file, text, &syntax_errors);
+    let mut document = Document::new(file, text, &syntax_errors);
+    document.bounds = bounds;
     let result = Table::walk(&document, String::new(), 0..0, root.get_ref(), walk);
     (result, document.into_mistakes())
+}
+
+/// What a text may name that others wrote, not who runs this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds<'b> {
+    /// The folder in which its files are.
+    pub folder: &'b Path,
+    /// The one certificate store that it may name.
+    pub store: &'b Path,
+}
+
+impl Bounds<'_> {
+    /// Why the path `text` may not be named, if it may not.
+    fn refused(&self, text: &str) -> Option<Problem> {
+        let parts = Path::new(text).components();
+        let mut outside = parts.filter(|part| !matches!(part, Component::Normal(_)));
+        outside.next()?;
+        let folder = self.folder.display();
+        let what = format!("{text:?} may be outside of {folder}, and a fleet names nothing there");
+        Some(Problem::new(what, format!("write a path from {folder} on, and put the file there")))
+    }
 }
 
 /// A table of the file that is being read.
@@ -175,6 +216,12 @@ impl<'d> Value<'d> {
     /// Text as `parse` reads it.
     pub fn parsed<T>(&self, parse: impl FnOnce(&str) -> Result<T, Problem>) -> Option<T> {
         let text = self.text("write it in quotes")?;
+        let address = text.strip_prefix("tls://").unwrap_or(text);
+        if self.document.bounds.is_some() && address.starts_with("unix:") {
+            let what = format!("{text:?} is a unix socket, and a fleet names none");
+            self.wrong(Problem::new(what, "write it in the file of the machine that has it"));
+            return None;
+        }
         parse(text).map_err(|problem| self.wrong(problem)).ok()
     }
 
@@ -185,8 +232,26 @@ impl<'d> Value<'d> {
 
     /// The path `text`, which is a part of this value.
     pub fn path_of(&self, text: &str) -> Option<PathBuf> {
-        let base = self.document.file.parent().unwrap_or(Path::new(""));
+        let bounds = self.document.bounds;
+        if let Some(problem) = bounds.and_then(|bounds| bounds.refused(text)) {
+            self.wrong(problem);
+            return None;
+        }
+        let own = self.document.file.parent().unwrap_or(Path::new(""));
+        let base = bounds.map_or(own, |bounds| bounds.folder);
         value::path(text, base).map_err(|problem| self.wrong(problem)).ok()
+    }
+
+    /// The folder `text` of a certificate store, which is a part of this value.
+    pub fn store_of(&self, text: &str) -> Option<PathBuf> {
+        let Some(bounds) = self.document.bounds else { return self.path_of(text) };
+        if Path::new(text) == bounds.store {
+            return Some(bounds.store.to_owned());
+        }
+        let what = "is another certificate store than the one that this text came by";
+        let remedy = format!("write \"store:{}\"", bounds.store.display());
+        self.wrong(Problem::new(what, remedy));
+        None
     }
 
     /// The text, if it is one; nothing is noted.
