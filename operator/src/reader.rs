@@ -4,13 +4,14 @@
 //! Rust's. What cannot be turned is noted and becomes `None`, and the walk goes on. A key that
 //! nobody asked for is a mistake too.
 
+mod bounds;
 mod document;
 mod search;
 #[cfg(test)]
 mod tests;
 
 use std::ops::{Range, RangeInclusive};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
@@ -19,6 +20,7 @@ use crate::mistake::{Mistake, Place, Problem};
 use crate::value;
 use document::{Document, without_keys_alone};
 
+pub use bounds::Bounds;
 pub use search::written_at;
 
 /// Reads `text`, the contents of `file`, with `walk`.
@@ -56,27 +58,6 @@ fn read_bounded<T>(
     document.bounds = bounds;
     let result = Table::walk(&document, String::new(), 0..0, root.get_ref(), walk);
     (result, document.into_mistakes())
-}
-
-/// What a text may name that others wrote, not who runs this machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds<'b> {
-    /// The folder in which its files are.
-    pub folder: &'b Path,
-    /// The one certificate store that it may name.
-    pub store: &'b Path,
-}
-
-impl Bounds<'_> {
-    /// Why the path `text` may not be named, if it may not.
-    fn refused(&self, text: &str) -> Option<Problem> {
-        let parts = Path::new(text).components();
-        let mut outside = parts.filter(|part| !matches!(part, Component::Normal(_)));
-        outside.next()?;
-        let folder = self.folder.display();
-        let what = format!("{text:?} may be outside of {folder}, and a fleet names nothing there");
-        Some(Problem::new(what, format!("write a path from {folder} on, and put the file there")))
-    }
 }
 
 /// A table of the file that is being read.
