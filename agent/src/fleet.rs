@@ -104,11 +104,13 @@ impl Fleet {
             let mut followed = Duration::ZERO;
             let failure = match Replica::listed(&self, &changed).await {
                 Ok(mut replica) => {
-                    self.came_back();
-                    // Whoever waits to order may.
-                    changed(Vec::new());
                     let begun = Instant::now();
-                    let failure = replica.follow(&changed).await;
+                    let well = || {
+                        self.came_back();
+                        // Whoever waits to order may.
+                        changed(Vec::new());
+                    };
+                    let failure = replica.follow(&changed, well).await;
                     followed = begun.elapsed();
                     failure
                 }

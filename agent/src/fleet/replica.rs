@@ -101,16 +101,25 @@ impl<'f> Replica<'f> {
         Ok(replica)
     }
 
-    /// Follows what happens, until something is wrong with the cluster.
-    pub(super) async fn follow(&mut self, changed: &impl Fn(Vec<Names>)) -> EtcdError {
+    /// Follows what happens, until something is wrong with the cluster. Calls `well` once it has
+    /// taken what is put there, too: one that is full can still be read.
+    pub(super) async fn follow(
+        &mut self,
+        changed: &impl Fn(Vec<Names>),
+        well: impl FnOnce(),
+    ) -> EtcdError {
         let from = self.revision.saturating_add(1);
         let mut watch = match self.fleet.etcd.watch(self.fleet.places.all(), from).await {
             Ok(watch) => watch,
             Err(error) => return error,
         };
+        let mut well = Some(well);
         loop {
             if let Err(error) = self.turn(&mut watch, changed).await {
                 return error;
+            }
+            if let Some(well) = well.take() {
+                well();
             }
         }
     }

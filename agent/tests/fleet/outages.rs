@@ -1,6 +1,6 @@
 //! What is served while the cluster is away or full, and how much it takes.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, Issuer, KeyPair};
 
@@ -91,6 +91,27 @@ fn what_a_full_cluster_does_not_take_it_takes_once_there_is_room() {
     for agent in agents {
         assert!(agent.stop().success());
     }
+}
+
+/// A cluster that can be read and not written does not answer as it should, since it was full.
+#[test]
+fn a_cluster_that_stays_full_is_away_since_it_was_full() {
+    let Some(machines) = Machines::new(1, &[]) else { return };
+    let home = &machines.homes[0];
+    let agent = home.start();
+    agent.wait_until_said("fleet: etcd answers");
+    machines.cluster.fill();
+    home.import(&["b.test"], &pem("b.test"));
+    agent.wait_until_said("its quota is used up");
+    let word = wait_for("its word", || word_of(home));
+    let (_, what) = word.split_once(' ').unwrap();
+    let long = format!("1000000000 {what}");
+    home.store().unwrap().store().leave_word(Some(&long)).unwrap();
+    // All is listed again within that.
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(word_of(home), Some(long));
+    assert_eq!(home.said().matches("etcd answers").count(), 1, "{}", home.said());
+    assert!(agent.stop().success());
 }
 
 /// Pages of a thousand, each greater than the 4 MiB of a message that gRPC allows by default.
