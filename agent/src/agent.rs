@@ -2,6 +2,7 @@
 
 mod demand;
 mod job;
+mod keepers;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use crate::settings::{Settings, WantedCertificate};
 
 use demand::Demanded;
 use job::Authorities;
+use keepers::Left;
 use plan::{Plan, authority_of, held_of, schedule_of, seconds};
 
 /// An agent with its schedule, its orders under way, and its store.
@@ -46,6 +48,7 @@ pub struct Agent {
     /// Counts schedules: what was begun for another is not told to this one.
     generation: u64,
     ledger: Ledger,
+    left: Left,
     /// Orders of an agent before, which are gone on with first.
     resumed: VecDeque<CertificateId>,
     schedule: Schedule,
@@ -81,6 +84,7 @@ impl Agent {
             fleet,
             generation: 0,
             ledger,
+            left: Left::default(),
             resumed: VecDeque::new(),
             schedule: schedule_of(&settings),
             seen: now(),
@@ -154,11 +158,14 @@ impl Agent {
         }
     }
 
-    /// Waits until nothing is under way. Nothing more is begun.
+    /// Waits until nothing is under way, and leaves the fleet. Nothing more is begun.
     pub async fn finish(&mut self) {
         while !self.under_way.is_empty() {
             let Some(came) = self.came.recv().await else { return };
             self.note(came);
+        }
+        if let Some(fleet) = &self.fleet {
+            fleet.leave().await;
         }
     }
 
@@ -295,7 +302,9 @@ impl Agent {
             self.schedule.happened(now(), ticket, Outcome::Failed(Failure::Ours));
             return None;
         };
-        if let Some(until) = self.learn_waits(id) {
+        let is_held = wanted.held_put_s != i64::MIN;
+        let until = self.learn_waits(id).or_else(|| self.left_to_another(id, is_held));
+        if let Some(until) = until {
             self.schedule.happened(now(), ticket, Outcome::HeldByAnother { until });
             return None;
         }
@@ -329,6 +338,9 @@ impl Agent {
     }
 
     fn ask_renewal_info(&mut self, ticket: Ticket, id: CertificateId, authority: AuthorityId) {
+        if let Some(outcome) = self.heard_by_another(id) {
+            return self.schedule.happened(now(), ticket, outcome);
+        }
         let certificate = self.certificates.get(&id);
         let known_as = certificate.and_then(|known| self.ledger.known_as(&known.names));
         let Some(known_as) = known_as else {
@@ -362,7 +374,10 @@ impl Agent {
                     self.schedule.happened(now(), ticket, outcome);
                 }
             }
-            Came::Taken(all) => all.iter().for_each(|names| self.note_taken(names)),
+            Came::Taken(all) => {
+                all.iter().for_each(|names| self.note_taken(names));
+                waits::recall_told(&mut self.schedule, &self.settings, &self.ledger);
+            }
             Came::Order { id, outcome, wanted } => {
                 let ticket = self.under_way.remove(&id).and_then(|under_way| under_way.ticket);
                 match outcome {
@@ -396,6 +411,7 @@ impl Agent {
         let Some(known) = self.certificates.get(&id) else { return };
         let Ok(Some(listed)) = self.ledger.held(&known.names) else { return };
         let held = held_of(&self.settings, &listed);
+        self.left.forget(id);
         self.schedule.want(now(), id, known.names.clone(), Some(held));
     }
 
@@ -410,8 +426,7 @@ impl Agent {
         {
             self.give_up(wanted.id, entry);
         }
-        // What another machine does is no failure to tell of.
-        if failed.held_until.is_some() {
+        if failed.is_no_news {
             return;
         }
         let next = self.schedule.due(wanted.id).map(|at| at.since(now()));
@@ -425,13 +440,13 @@ impl Agent {
         let certificate = self.certificates.get(&id)?;
         let authority = self.settings.authorities.get(usize::from(at.0))?;
         let held = self.ledger.held(&certificate.names).ok().flatten();
-        let held_since_s = held.as_ref().map_or(i64::MIN, |held| held.not_before_s);
+        let held_put_s = held.as_ref().map_or(i64::MIN, |held| held.imported_s);
         let is_theirs = held.is_some_and(|held| held.label == authority.directory);
         let replaces = (replaces && is_theirs).then(|| self.ledger.known_as(&certificate.names));
         Some(Wanted {
             challenge: certificate.challenge.clone(),
             directory: authority.directory.clone(),
-            held_since_s,
+            held_put_s,
             id,
             key: authority.key,
             names: certificate.names.clone(),
@@ -490,7 +505,12 @@ pub(crate) fn now() -> UnixSeconds {
 
 /// The same, as certificates have it.
 pub(crate) fn now_s() -> i64 {
-    i64::try_from(now().0).unwrap_or(i64::MAX)
+    signed(now())
+}
+
+/// A time as certificates have it.
+pub(crate) fn signed(UnixSeconds(time): UnixSeconds) -> i64 {
+    i64::try_from(time).unwrap_or(i64::MAX)
 }
 
 /// By how much a clock may be set back, as a daemon of time does, without a plan anew.

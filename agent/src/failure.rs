@@ -18,8 +18,11 @@ pub(crate) struct Failed {
     pub(crate) ends_order: bool,
     /// The authority does not know our account: it is opened anew, with the same key.
     pub(crate) loses_account: bool,
-    /// Another machine of the fleet orders it, at least until then.
+    /// When the order is tried again, if the failure says nothing about the authority: another
+    /// machine of the fleet orders it, or the fleet's cluster does not answer.
     pub(crate) held_until: Option<UnixSeconds>,
+    /// The operator is not told.
+    pub(crate) is_no_news: bool,
     /// What the operator is told, a line each.
     pub(crate) text: String,
 }
@@ -37,7 +40,12 @@ impl Failed {
 
     /// Another machine of the fleet does it.
     pub(crate) fn held(until: UnixSeconds, text: impl Into<String>) -> Self {
-        Self { held_until: Some(until), ..Self::later(text) }
+        Self { held_until: Some(until), is_no_news: true, ..Self::later(text) }
+    }
+
+    /// The fleet's cluster does not answer as it should.
+    pub(crate) fn of_cluster(now: UnixSeconds, text: impl Into<String>) -> Self {
+        Self { held_until: Some(now.plus(CLUSTER_WAIT_S)), ..Self::ours(text) }
     }
 
     /// What the authority will never do.
@@ -104,7 +112,14 @@ impl Failed {
     }
 
     fn of(failure: Failure, ends_order: bool, text: String) -> Self {
-        Self { failure, ends_order, held_until: None, loses_account: false, text }
+        Self {
+            failure,
+            ends_order,
+            held_until: None,
+            is_no_news: false,
+            loses_account: false,
+            text,
+        }
     }
 
     /// The outcome for the schedule.
@@ -249,6 +264,8 @@ fn unix_seconds(time: SystemTime) -> UnixSeconds {
     UnixSeconds(time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
+/// Until a cluster that does not answer as it should is asked again for an order.
+const CLUSTER_WAIT_S: u64 = 60;
 /// For how long an authority is left alone that names no moment.
 const LIMITED_S: u64 = 3_600;
 /// Characters of each text of an authority's that are told.

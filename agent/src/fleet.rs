@@ -21,13 +21,16 @@ mod status;
 mod tickets;
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::crypto::CryptoProvider;
 use sealane_operator::{Priority, say, say_at, value};
+use sealane_renewal::{CertificateId, MachineId, keeper};
 use sealane_store::{KeyedStore, SealingKeys};
+use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_local;
 use zeroize::Zeroizing;
 
@@ -55,6 +58,10 @@ pub(crate) struct Fleet {
     seen: Cell<i64>,
     /// Whether all that was there has been taken once.
     is_complete: Cell<bool>,
+    /// The machines that are there.
+    machines: RefCell<HashMap<String, MachineId>>,
+    /// The lease under which this machine tells that it is there; 0: none yet.
+    status_lease: Cell<i64>,
 }
 
 impl Fleet {
@@ -77,6 +84,8 @@ impl Fleet {
             away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
             seen: Cell::new(0),
             is_complete: Cell::new(false),
+            machines: RefCell::default(),
+            status_lease: Cell::new(0),
         }))
     }
 
@@ -121,6 +130,34 @@ impl Fleet {
         });
     }
 
+    /// Tells the others that this machine goes, so that they look after what is its own.
+    pub(crate) async fn leave(&self) {
+        let lease = self.status_lease.take();
+        if lease != 0 {
+            // If that is not heard, the lease runs out.
+            let _ = tokio::time::timeout(LEAVE_TIMEOUT, self.etcd.revoke(lease)).await;
+        }
+    }
+
+    /// Whether this machine looks after a certificate, of those that are there.
+    pub(crate) fn keeps(&self, id: CertificateId) -> bool {
+        let me = machine_id(&self.settings.machine);
+        let machines = self.machines.borrow();
+        keeper(id, machines.values().copied().chain([me])) == Some(me)
+    }
+
+    /// Notes that a machine of this name is there, or has gone.
+    pub(crate) fn note_machine(&self, name: &str, is_there: bool) {
+        let mut machines = self.machines.borrow_mut();
+        match is_there {
+            true if machines.len() < MACHINES_MAX => {
+                machines.insert(name.to_owned(), machine_id(name));
+            }
+            true => {}
+            false => drop(machines.remove(name)),
+        }
+    }
+
     /// Whether this machine has what the fleet has: then it may tell what is missing.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete.get() && self.away.borrow().is_none()
@@ -160,8 +197,19 @@ impl Fleet {
     }
 }
 
+/// The number of a machine, by its name.
+fn machine_id(name: &str) -> MachineId {
+    let digest: [u8; 32] = Sha256::digest(name).into();
+    let (first, _) = digest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+    MachineId(u64::from_be_bytes(*first))
+}
+
 /// What is wrong with a cluster that nothing was asked of yet.
 const NOT_ASKED: &str = "not asked yet";
+/// How long it may take to say that a machine goes.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Machines that are counted.
+const MACHINES_MAX: usize = 10_000;
 /// The longest that a cluster which does not answer is left alone.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The shortest.

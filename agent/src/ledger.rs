@@ -157,10 +157,19 @@ impl Ledger {
         Ok(())
     }
 
-    /// Remembers an order that another machine had begun, instead of what is remembered here.
+    /// Remembers an order that another machine had begun, instead of what is remembered here. One
+    /// whose names were given a certificate since, or were removed, is over: whoever can write to
+    /// the cluster may have put it back.
     pub(crate) fn take_over(&self, id: CertificateId, text: &[u8]) -> Result<(), LedgerError> {
         let name = order_name(id);
         let order: OrderEntry = decode(&name, text)?;
+        let held_s = self.held(&order.names)?.map(|held| held.imported_s);
+        let removed = order.names.iter().map(|name| self.store.store().removal(name));
+        let removed = removed.collect::<Result<Vec<_>, _>>()?;
+        let removed_s = removed.into_iter().flatten().map(|word| word.at_s);
+        if held_s.into_iter().chain(removed_s).any(|put_s| put_s >= order.begun_s) {
+            return Ok(());
+        }
         self.write(&[], &[(name, Some(encode(&order)?))])
     }
 
@@ -269,6 +278,9 @@ pub(crate) struct AccountEntry {
 pub(crate) struct OrderEntry {
     /// Names of entries with answers that `sealane serve` gives.
     pub(crate) answers: Vec<String>,
+    /// When it was begun, in Unix time.
+    #[serde(default)]
+    pub(crate) begun_s: i64,
     /// The directory of the authority.
     pub(crate) directory: String,
     /// The private key of the certificate as PKCS #8.

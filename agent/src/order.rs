@@ -10,6 +10,7 @@ use instant_acme::{Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy}
 use sealane_renewal::{CertificateId, UnixSeconds};
 
 use crate::account::Opened;
+use crate::agent::signed;
 use crate::authorization;
 use crate::certificate::{self, KnownAs};
 use crate::dns;
@@ -24,8 +25,8 @@ use crate::settings::{Challenge, KeyKind};
 pub(crate) struct Wanted {
     pub(crate) challenge: Challenge,
     pub(crate) directory: String,
-    /// When the certificate that is in the store now begins, in Unix time.
-    pub(crate) held_since_s: i64,
+    /// When the certificate that is in the store now was put there, in Unix time.
+    pub(crate) held_put_s: i64,
     pub(crate) id: CertificateId,
     pub(crate) key: KeyKind,
     pub(crate) names: Vec<String>,
@@ -69,6 +70,7 @@ impl<'o> Carried<'o> {
                 }
                 OrderEntry {
                     answers: Vec::new(),
+                    begun_s: signed(now()),
                     directory: wanted.directory.clone(),
                     key: certificate::new_key(wanted.key)?,
                     names,
@@ -140,6 +142,7 @@ impl<'o> Carried<'o> {
         authorization::take_back(self).await;
         self.ledger.drop_order(self.wanted.id, &self.entry)?;
         self.entry.answers.clear();
+        self.entry.begun_s = signed((self.now)());
         self.entry.key = certificate::new_key(self.wanted.key)?;
         self.entry.url = None;
         self.keep()?;
@@ -235,16 +238,11 @@ impl<'o> Carried<'o> {
             let is_lost = is_gone(&error) || matches!(error, Error::Str(_));
             Failed { ends_order: failed.ends_order || is_lost, ..failed }
         })?;
-        let now_s = i64::try_from((self.now)().0).unwrap_or(i64::MAX);
+        let now_s = signed((self.now)());
         let (key, names) = (&self.entry.key, &self.wanted.names);
         let directory = &self.wanted.directory;
         let certificate = certificate::join(&chain, key, names, directory, now_s)?;
         if let Some(claim) = self.claim {
-            // Whoever can write to the cluster may have put an old order back.
-            if certificate.not_before_s() <= self.wanted.held_since_s {
-                let text = format!("{}: the order is of an older certificate", self.label());
-                return Err(Failed { ends_order: true, ..Failed::later(text) });
-            }
             claim.issue(directory, (&certificate, now_s), &self.entry).await?;
         }
         self.ledger.issue(self.wanted.id, &self.entry, &certificate, now_s)?;

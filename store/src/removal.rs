@@ -62,6 +62,14 @@ impl Store {
         Ok(removed)
     }
 
+    /// The word of a name.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn removal(&self, name: &str) -> Result<Option<Removal>, StoreError> {
+        self.read(|txn| self.tables.removal(txn, name))
+    }
+
     /// Words of removed names, in the order of the names, behind the name `after`, at most
     /// `count_max`.
     ///

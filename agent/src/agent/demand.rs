@@ -54,6 +54,11 @@ impl Demanded {
         let service = service.map_err(|error| format!("on_demand: {error}"))?;
         Ok(Self { service: service.map(Rc::new), ..Self::default() })
     }
+
+    /// Whether a certificate was allowed on demand.
+    pub(super) fn knows(&self, id: CertificateId) -> bool {
+        self.known.contains_key(&id)
+    }
 }
 
 impl Agent {

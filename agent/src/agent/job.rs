@@ -74,7 +74,7 @@ impl Authorities {
         let Some(fleet) = &self.fleet else { return Ok(None) };
         let label = wanted.names.join(", ");
         let (claim, begun) = fleet.claim(wanted.id, &label).await?;
-        if fleet.has_better(&wanted.names, wanted.key, wanted.held_since_s).await? {
+        if fleet.has_better(&wanted.names, wanted.key, wanted.held_put_s).await? {
             // The replica brings it in a moment, and the schedule is told.
             let text = format!("{label}: another machine of the fleet has just obtained it");
             return Err(Failed::held(now().plus(TAKEN_WAIT_S), text));

@@ -165,6 +165,7 @@ fn an_order_that_fails_when_nobody_wants_it_any_more_is_forgotten() {
         let wanted = agent.wanted(id("a.test"), AuthorityId(0), false).unwrap();
         let entry = OrderEntry {
             answers: Vec::new(),
+            begun_s: 0,
             directory: DIRECTORY.into(),
             key: certificate::new_key(KeyKind::P256).unwrap(),
             names: wanted.names.clone(),

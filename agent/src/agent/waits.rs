@@ -12,12 +12,8 @@ use crate::settings::Settings;
 
 /// Tells a schedule what a process before this one waited for. What is long over is forgotten.
 pub(super) fn recall(schedule: &mut Schedule, settings: &Settings, ledger: &Ledger) {
-    let recalled = || -> Result<(), crate::ledger::LedgerError> {
-        for (place, authority) in (0..).zip(&settings.authorities) {
-            if let Some(until) = ledger.told_until(&authority.directory)? {
-                schedule.learn_told(AuthorityId(place), until);
-            }
-        }
+    recall_told(schedule, settings, ledger);
+    let mut recalled = || -> Result<(), crate::ledger::LedgerError> {
         for (id, waits) in ledger.all_waits(WAITS_MAX)? {
             let last = waits.iter().map(|(_, failing)| failing.until).max();
             if last.is_none_or(|last| last.plus(FORGOTTEN_S) < now()) {
@@ -30,9 +26,18 @@ pub(super) fn recall(schedule: &mut Schedule, settings: &Settings, ledger: &Ledg
         }
         Ok(())
     };
-    let mut recalled = recalled;
     if let Err(error) = recalled() {
         say_at(Priority::Warning, &format!("what was waited for is forgotten: {error}"));
+    }
+}
+
+/// Tells a schedule until when authorities are left alone, whichever machine they told.
+pub(super) fn recall_told(schedule: &mut Schedule, settings: &Settings, ledger: &Ledger) {
+    for (place, authority) in (0..).zip(&settings.authorities) {
+        // What cannot be read is told where it is written.
+        if let Ok(Some(until)) = ledger.told_until(&authority.directory) {
+            schedule.learn_told(AuthorityId(place), until);
+        }
     }
 }
 

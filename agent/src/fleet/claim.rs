@@ -43,9 +43,10 @@ impl Fleet {
     ) -> Result<(Claim, Option<Zeroizing<Vec<u8>>>), Failed> {
         if !self.is_complete() {
             let text = format!("{label}: not ordered while the fleet's etcd does not answer");
-            return Err(Failed::later(text));
+            return Err(Failed::of_cluster(now(), text));
         }
-        let failed = |error: EtcdError| Failed::later(format!("{label}: not ordered: {error}"));
+        let failed =
+            |error: EtcdError| Failed::of_cluster(now(), format!("{label}: not ordered: {error}"));
         let place = self.places.claim(id);
         let lease = self.etcd.grant(self.settings.lease).await.map_err(failed)?;
         let me = self.settings.machine.as_bytes();
@@ -60,11 +61,14 @@ impl Fleet {
                     Some(entry) if entry.lease == lease => entry.create_revision,
                     Some(entry) if entry.lease == 0 => {
                         let _ = self.etcd.revoke(lease).await;
-                        return Err(Failed::later(format!(
-                            "{label}: not ordered: {place} in etcd hangs on no lease, so that \
+                        return Err(Failed::of_cluster(
+                            now(),
+                            format!(
+                                "{label}: not ordered: {place} in etcd hangs on no lease, so that \
                              nobody gives it back, and no agent put it there; delete it: etcdctl \
                              del {place}"
-                        )));
+                            ),
+                        ));
                     }
                     held => {
                         let _ = self.etcd.revoke(lease).await;
@@ -101,8 +105,8 @@ impl Fleet {
         }
     }
 
-    /// Whether somebody has just put a certificate for these names into the cluster that begins
-    /// later, and that has not come to this machine yet.
+    /// Whether somebody has just put a certificate for these names into the cluster, later than
+    /// `than_s`, that has not come to this machine yet.
     ///
     /// # Errors
     /// The cluster does not answer.
@@ -118,12 +122,15 @@ impl Fleet {
             KeyKind::Rsa2048 => KeyType::Rsa { bits: 2_048 },
         };
         let place = self.places.certificate(names.iter().map(String::as_str), key_type);
-        let entry =
-            self.etcd.get(&place).await.map_err(|error| Failed::later(error.to_string()))?;
+        let entry = self
+            .etcd
+            .get(&place)
+            .await
+            .map_err(|error| Failed::of_cluster(now(), error.to_string()))?;
         let Some(entry) = entry else { return Ok(false) };
         let is_news = entry.mod_revision > self.seen.get();
         let opened = Opened::new(&place, &entry.value, &self.keys);
-        Ok(is_news && opened.is_ok_and(|opened| opened.rank.not_before_s > than_s))
+        Ok(is_news && opened.is_ok_and(|opened| opened.rank.put_s > than_s))
     }
 
     /// The value of an entry that all machines have: what is there, or else `value`, put now.
@@ -135,7 +142,7 @@ impl Fleet {
         name: &str,
         value: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Failed> {
-        let failed = |text: String| Failed::later(format!("{name}: {text}"));
+        let failed = |text: String| Failed::of_cluster(now(), format!("{name}: {text}"));
         let place = self.places.entry(name);
         let sealed =
             self.keys.seal_for(&place, value).map_err(|error| failed(error.to_string()))?;
@@ -217,11 +224,12 @@ impl Claim {
         let fence = [Compare::Created(&self.place, self.made)];
         match self.fleet.etcd.change_if(&fence, changes).await {
             Ok(Some(revision)) => Ok(revision),
-            Ok(None) => Err(Failed::later(
+            Ok(None) => Err(Failed::of_cluster(
+                now(),
                 "the order is another machine's by now: this one was silent for longer than \
                  fleet.lease",
             )),
-            Err(error) => Err(Failed::later(error.to_string())),
+            Err(error) => Err(Failed::of_cluster(now(), error.to_string())),
         }
     }
 }

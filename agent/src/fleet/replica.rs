@@ -88,6 +88,8 @@ impl<'f> Replica<'f> {
             too_large: HashSet::new(),
         };
         replica.scan().await?;
+        fleet.machines.borrow_mut().clear();
+        replica.take_all(&fleet.places.statuses(), changed).await?;
         // Removed names first, so that nothing is served for one meanwhile.
         replica.take_all(&fleet.places.removals(), changed).await?;
         replica.take_all(&fleet.places.certificates(), changed).await?;
@@ -189,12 +191,14 @@ impl<'f> Replica<'f> {
         let mut entries: Vec<(String, Option<Zeroizing<Vec<u8>>>)> = Vec::new();
         let Fleet { places, .. } = self.fleet;
         let (of_certificates, of_removals) = (places.certificates(), places.removals());
-        let below = places.entries();
+        let (below, statuses) = (places.entries(), places.statuses());
         for entry in put {
             if entry.key.starts_with(&of_certificates) {
                 certificates.extend(self.certificate(&entry));
             } else if entry.key.starts_with(&of_removals) {
                 words.extend(self.removal(&entry));
+            } else if let Some(machine) = entry.key.strip_prefix(&statuses) {
+                self.fleet.note_machine(machine, true);
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 match entries::taken(self.fleet, name, &entry) {
                     Ok(value) => entries.extend(value.map(|value| (name.to_owned(), Some(value)))),
@@ -203,6 +207,9 @@ impl<'f> Replica<'f> {
             }
         }
         for key in deleted {
+            if let Some(machine) = key.strip_prefix(&statuses) {
+                self.fleet.note_machine(machine, false);
+            }
             self.known.remove(&key);
             self.over.remove(&key);
             // Whoever deletes need not have the sealing key: what is made anew goes, a certificate

@@ -19,13 +19,12 @@ pub(super) struct Reported {
     pub(super) looked: Instant,
     /// What was not taken of the cluster, in number.
     pub(super) refused: Cell<u64>,
-    lease: i64,
     told: Option<(Instant, Status)>,
 }
 
 impl Default for Reported {
     fn default() -> Self {
-        Self { looked: Instant::now(), refused: Cell::new(0), lease: 0, told: None }
+        Self { looked: Instant::now(), refused: Cell::new(0), told: None }
     }
 }
 
@@ -59,12 +58,13 @@ impl Reported {
         if !is_due {
             return Ok(());
         }
-        if self.lease == 0 || !fleet.etcd.keep_alive(self.lease).await? {
-            self.lease = fleet.etcd.grant(LEASE).await?;
+        if fleet.status_lease.get() == 0 || !fleet.etcd.keep_alive(fleet.status_lease.get()).await?
+        {
+            fleet.status_lease.set(fleet.etcd.grant(LEASE).await?);
         }
         let text = serde_json::to_vec(&status).unwrap_or_default();
         let place = fleet.places.status(&status.machine);
-        fleet.etcd.change(&[Change::Put(&place, &text, self.lease)]).await?;
+        fleet.etcd.change(&[Change::Put(&place, &text, fleet.status_lease.get())]).await?;
         self.told = Some((Instant::now(), status));
         Ok(())
     }

@@ -128,7 +128,7 @@ fn wanted() -> Wanted {
     Wanted {
         challenge: Challenge::Http01,
         directory: format!("{AT}/dir"),
-        held_since_s: i64::MIN,
+        held_put_s: i64::MIN,
         id: id_of(&names),
         key: KeyKind::P256,
         names,

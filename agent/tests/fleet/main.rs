@@ -16,6 +16,7 @@ mod disasters;
 mod harness;
 mod losses;
 mod machines;
+mod orders;
 mod outages;
 mod removals;
 mod serving;

@@ -198,6 +198,24 @@ fn a_copy_that_is_put_back_changes_nothing_elsewhere() {
 }
 
 #[test]
+fn a_snapshot_that_is_put_back_brings_nothing_back_that_was_removed() {
+    let Some(two) = Two::start() else { return };
+    let cluster = &two.machines.cluster;
+    two.import(&["a.test"], 2021);
+    let snapshot = cluster.folder.path().join("snapshot");
+    cluster.control_at(0, &["snapshot", "save", snapshot.to_str().unwrap()]);
+    std::thread::sleep(Duration::from_secs(2));
+    two.homes()[1].remove(&["a.test"]);
+    two.wait_until_none_is_left("a.test");
+    cluster.restore(&snapshot);
+    two.agents[0].wait_until_said("set back, from revision");
+    two.wait_until_there_are(1, "removed/");
+    two.wait_until_there_are(0, "certificate/");
+    assert!(two.homes().iter().all(|home| home.held("a.test").is_none()));
+    two.stop();
+}
+
+#[test]
 fn what_a_stranger_puts_back_holds_no_more() {
     let Some(two) = Two::start() else { return };
     let [first, second] = two.homes();

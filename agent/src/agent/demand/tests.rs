@@ -54,6 +54,7 @@ fn an_order_goes_on_after_a_restart_and_a_name_that_fails_is_forgotten() {
         let wanted = agent.wanted(id("c.test"), AuthorityId(0), false).unwrap();
         let entry = OrderEntry {
             answers: Vec::new(),
+            begun_s: 0,
             directory: DIRECTORY.into(),
             key: certificate::new_key(KeyKind::P256).unwrap(),
             names: wanted.names.clone(),

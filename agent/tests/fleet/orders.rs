@@ -1,0 +1,66 @@
+//! Who orders what, and what an order that is put back comes to.
+
+use std::fs;
+
+use super::harness::agent::Home;
+use super::harness::wait_for;
+use super::machines::Machines;
+
+/// Each machine looks after some of the names, so that fifty do not all try the same one.
+#[test]
+fn each_name_is_ordered_by_the_machine_that_looks_after_it() {
+    let names: Vec<String> = (0..8).map(|number| format!("n{number}.test")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let Some(machines) = Machines::new(2, &names) else { return };
+    let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
+    for home in &machines.homes {
+        for name in &names {
+            home.wait_until_held(name);
+        }
+    }
+    assert_eq!(machines.authority.issued(), names.len());
+    let issued = |home: &Home| home.said().matches(": issued by ").count();
+    let each: Vec<usize> = machines.homes.iter().map(issued).collect();
+    assert!(each.iter().all(|count| *count > 0) && each[0] + each[1] == names.len(), "{each:?}");
+    // Who is there alone looks after all.
+    let mut agents = agents.into_iter();
+    assert!(agents.next().unwrap().stop().success());
+    let (left, home) = (agents.next().unwrap(), &machines.homes[1]);
+    let more: Vec<String> = (0..4).map(|number| format!("more{number}.test")).collect();
+    let mut tables = vec![home.authority(machines.authority.address, "")];
+    tables.extend(more.iter().map(|name| home.by_dns(&[name])));
+    tables.push(machines.cluster.table("m1"));
+    home.configure(&tables);
+    left.reload();
+    for name in &more {
+        home.wait_until_held(name);
+    }
+    assert!(left.stop().success());
+}
+
+/// Who can write to the cluster, and has no sealing key, puts back the order of a certificate that
+/// was removed since.
+#[test]
+fn an_order_that_is_put_back_brings_no_old_certificate() {
+    let Some(machines) = Machines::new(1, &["a.test"]) else { return };
+    let (home, cluster) = (&machines.homes[0], &machines.cluster);
+    let hook_waits = machines.authority.path("hook-waits");
+    fs::write(&hook_waits, "").unwrap();
+    let agent = home.start();
+    wait_for("its order to be under way", || {
+        let is_asked = !machines.authority.hook_calls().is_empty();
+        (cluster.keys("order/").len() == 1 && is_asked).then_some(())
+    });
+    let place = cluster.keys("order/").pop().unwrap();
+    let order = cluster.value(&place);
+    fs::remove_file(&hook_waits).unwrap();
+    let old = home.wait_until_held("a.test").digest;
+    home.remove(&["a.test"]);
+    wait_for("the word", || (cluster.keys("removed/").len() == 1).then_some(()));
+    assert!(agent.stop().success());
+    cluster.put(&place, &order);
+    let agent = home.start();
+    let new = home.wait_until_held("a.test").digest;
+    assert_ne!(new, old, "what was removed is back, with its old key");
+    assert!(agent.stop().success());
+}
