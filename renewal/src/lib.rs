@@ -71,8 +71,8 @@
 //! that are alive, and who is given an [`Action::Order`] takes a lease of the fleet's store first;
 //! if another has it the answer is [`Outcome::HeldByAnother`]. A schedule counts what it ordered
 //! itself, and is told of others what they were told ([`Schedule::learn_told`],
-//! [`Schedule::learn_failing`]). The agent leaves it at that. Whoever wants to keep the limits of an
-//! account without being refused has a [`Spent`] for each in the fleet's store, changed by compare
+//! [`Schedule::learn_failing`]). The agent leaves it at that. Whoever wants to keep an account's
+//! limits without being refused has a [`Spent`] for each in the fleet's store, changed by compare
 //! and swap, and answers the same where that leaves no order, as the simulation does.
 //!
 //! # What it costs
