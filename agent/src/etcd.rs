@@ -5,6 +5,8 @@
 //! "gRPC gateway"), so who may do what is told by a user and a password.
 
 mod failure;
+#[cfg(test)]
+pub(crate) mod made_up;
 mod watch;
 mod wire;
 

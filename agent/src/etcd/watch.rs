@@ -1,5 +1,8 @@
 //! Changes of the cluster's store as they happen: [`Watch`].
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;

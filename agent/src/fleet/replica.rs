@@ -5,6 +5,8 @@
 //! with the same.
 
 mod offers;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

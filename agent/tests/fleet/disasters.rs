@@ -18,6 +18,9 @@ fn a_cluster_that_lost_everything_is_filled_again_by_any_machine() {
         machines.homes[1].wait_until_held(name);
     }
     machines.cluster.start_over();
+    for agent in &agents {
+        agent.wait_until_said("this is another cluster than before");
+    }
     wait_for("what was lost", || (machines.cluster.keys("certificate/").len() == 2).then_some(()));
     // A machine that is new has all of it from there.
     let third = machines.homes[0].beside(&machines.authority);

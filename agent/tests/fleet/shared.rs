@@ -1,6 +1,6 @@
 //! Machines that share certificates through three real servers of etcd, with TLS and users.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use sealane_reserved_port::ReservedPort;
@@ -130,6 +130,42 @@ fn a_machine_that_sleeps_or_dies_within_an_order_is_stood_in_for_once() {
         }
         assert_eq!(machines.authority.issued(), 1, "{signal:?}");
         assert!(second.stop().success());
+    }
+}
+
+/// The lease that is the default, and a machine that sleeps for half a minute longer.
+#[test]
+#[ignore = "two minutes"]
+fn a_machine_that_sleeps_for_longer_than_the_default_lease_is_stood_in_for_once() {
+    let Some(machines) = Machines::new(2, &["a.test"]) else { return };
+    let [sleeps, other] = &machines.homes[..] else { panic!() };
+    for (number, home) in machines.homes.iter().enumerate() {
+        let table = machines.cluster.table(&format!("m{number}")).replace("lease = \"5s\"\n", "");
+        let authority = home.authority(machines.authority.address, "");
+        home.configure(&[authority, home.by_dns(&["a.test"]), table]);
+    }
+    let hook_waits = machines.authority.path("hook-waits");
+    std::fs::write(&hook_waits, "").unwrap();
+    let first = sleeps.start();
+    wait_for("its order to be under way", || {
+        (machines.cluster.keys("order/").len() == 1 && !machines.authority.hook_calls().is_empty())
+            .then_some(())
+    });
+    first.process.signal(Signal::STOP);
+    let slept = Instant::now();
+    std::fs::remove_file(&hook_waits).unwrap();
+    let second = other.start();
+    std::thread::sleep(Duration::from_secs(30));
+    assert!(other.held("a.test").is_none(), "the order is still the first one's");
+    let held = other.wait_until_held("a.test");
+    std::thread::sleep(Duration::from_secs(90).saturating_sub(slept.elapsed()));
+    first.process.signal(Signal::CONT);
+    first.wait_until_said("the order is another machine's by now");
+    assert_eq!(sleeps.wait_until_held("a.test").digest, held.digest);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(machines.authority.issued(), 1);
+    for agent in [first, second] {
+        assert!(agent.stop().success());
     }
 }
 

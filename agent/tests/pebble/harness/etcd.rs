@@ -1,6 +1,6 @@
 //! A cluster of three etcd servers with TLS, certificates of clients, users and a role.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +19,8 @@ use super::{close, required, wait_for};
 /// Three servers of this test's own.
 pub struct Cluster {
     pub folder: TempDir,
+    /// How many clusters were here before: by that, this one is told from them.
+    lives: Cell<usize>,
     nodes: RefCell<Vec<Option<Process>>>,
     ports: Vec<[ReservedPort; 2]>,
     quota_bytes: u64,
@@ -40,15 +42,18 @@ impl Cluster {
         close(&folder.path().join("password"));
         let port = || ReservedPort::on_loopback().unwrap();
         let ports = (0..NODES).map(|_| [port(), port()]).collect();
-        let cluster = Self { folder, nodes: RefCell::default(), ports, quota_bytes };
+        let (lives, nodes) = (Cell::new(0), RefCell::default());
+        let cluster = Self { folder, lives, nodes, ports, quota_bytes };
         cluster.nodes.borrow_mut().resize_with(NODES, || None);
         cluster.begin();
         Some(cluster)
     }
 
-    /// Ends all servers, and starts others that know nothing, set up as the first were.
+    /// Ends all servers, and starts others that know nothing, set up as the first were: another
+    /// cluster.
     pub fn start_over(&self) {
         self.kill_all();
+        self.lives.set(self.lives.get() + 1);
         (0..NODES).for_each(|number| fs::remove_dir_all(self.data(number)).unwrap());
         fs::remove_file(self.folder.path().join("with-auth")).unwrap();
         self.begin();
@@ -153,17 +158,13 @@ impl Cluster {
     pub fn ruin(&self, key: &str) -> Vec<u8> {
         let mut value = self.value(key);
         *value.last_mut().unwrap() ^= 1;
-        let file = self.folder.path().join("ruined");
-        fs::write(&file, &value).unwrap();
-        let mut command = self.etcdctl(&self.endpoint(0));
-        let output = command.args(["put", key]).stdin(File::open(&file).unwrap()).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        self.put(key, &value);
         value
     }
 
-    /// Puts bytes at a key.
+    /// Puts this at a key.
     pub fn put(&self, key: &str, value: &[u8]) {
-        let file = self.folder.path().join("put");
+        let file = self.folder.path().join("value");
         fs::write(&file, value).unwrap();
         let mut command = self.etcdctl(&self.endpoint(0));
         let output = command.args(["put", key]).stdin(File::open(&file).unwrap()).output().unwrap();
@@ -238,7 +239,7 @@ impl Cluster {
             let mut command = Command::new(ETCDCTL);
             command.env("ETCDCTL_API", "3").args(["snapshot", "restore"]).arg(snapshot);
             command.args(["--name", &format!("n{number}"), "--initial-cluster", &self.members()]);
-            command.args(["--initial-cluster-token", "sealane"]);
+            command.args(["--initial-cluster-token", &self.token()]);
             command.args(["--initial-advertise-peer-urls", &self.peer(number), "--data-dir"]);
             let output = command.arg(data).output().unwrap();
             assert!(output.status.success(), "{output:?}");
@@ -259,6 +260,11 @@ impl Cluster {
         each.collect::<Vec<_>>().join(",")
     }
 
+    /// What, beside its members, makes the number of a cluster.
+    fn token(&self) -> String {
+        format!("sealane-{}", self.lives.get())
+    }
+
     fn data(&self, number: usize) -> PathBuf {
         self.folder.path().join(format!("data-{number}"))
     }
@@ -271,7 +277,8 @@ impl Cluster {
         let (client, peer) = (self.endpoint(number), self.peer(number));
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-        command.args(["--initial-cluster", &self.members(), "--initial-cluster-token", "sealane"]);
+        command.args(["--initial-cluster", &self.members()]);
+        command.args(["--initial-cluster-token", &self.token()]);
         for kind in ["", "peer-"] {
             command.arg(format!("--{kind}client-cert-auth"));
             command.arg(format!("--{kind}trusted-ca-file")).arg(path("ca.pem"));

@@ -1,0 +1,114 @@
+//! What a replica does where a cluster does what a real one does seldom.
+
+use sealane_store::SealingKeys;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fleet::tests::{Machine, certificate, with_machine};
+
+fn nobody(_: Vec<Names>) {}
+
+#[test]
+fn what_no_watch_has_told_of_is_noticed() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        let look = async |replica: &mut Replica<'_>| {
+            replica.reported.looked = Instant::now().checked_sub(2 * LOOK_BEHIND).unwrap();
+            replica.look_behind().await
+        };
+        look(&mut replica).await.unwrap();
+        let place = format!("{}0", fleet.places.certificates());
+        let revision = made_up.put_unheard(&place, b"junk");
+        look(&mut replica).await.expect("it may be under way");
+        let error = look(&mut replica).await.expect_err("it never came");
+        assert!(error.to_string().contains("the watch has missed something"), "{error}");
+        // What has come since is missed by nobody.
+        replica.owed = 0;
+        replica.revision = revision;
+        look(&mut replica).await.unwrap();
+        look(&mut replica).await.unwrap();
+    });
+}
+
+/// A key that changes without a pause, each change before the last one has been waited for.
+#[test]
+fn a_key_that_changes_all_the_time_keeps_a_machine_from_nothing() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        let mut watch = fleet.etcd.watch(fleet.places.all(), replica.revision + 1).await.unwrap();
+        let told = made_up.watch().unwrap();
+        let (key, first) = (base64(&fleet.places.entry("tickets/junk")), replica.revision + 1);
+        tokio::task::spawn_local(async move {
+            for revision in first.. {
+                let kv = json!({ "key": key, "value": "", "mod_revision": revision.to_string() });
+                let line = json!({ "result": { "events": [{ "kv": kv }] } });
+                if told.send(line.to_string() + "\n").await.is_err() {
+                    return;
+                }
+            }
+        });
+        let turn = replica.turn(&mut watch, &nobody);
+        tokio::time::timeout(Duration::from_secs(60), turn).await.expect("it ends").unwrap();
+        assert!(made_up.entry(&fleet.places.status("m0")).is_some(), "it tells of itself");
+    });
+}
+
+#[test]
+fn one_that_another_was_first_with_keeps_no_other_from_the_cluster() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        let places = ["a.test", "b.test", "c.test"].map(|name| machine.import(name, 0));
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        made_up.put_unheard(&places[1], b"another's");
+        replica.offer_changes(&nobody).await.unwrap();
+        assert!(made_up.entry(&places[0]).is_some());
+        assert_eq!(made_up.entry(&places[1]).unwrap().0, b"another's", "the watch brings it");
+        assert!(made_up.entry(&places[2]).is_some());
+    });
+}
+
+/// Another machine of the fleet may know more, which has a key that this one has not yet.
+#[test]
+fn what_another_sealing_key_sealed_is_left_alone_and_junk_is_not() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        let places = ["a.test", "b.test"].map(|name| machine.import(name, 1_000));
+        let (theirs, _) = SealingKeys::generate().unwrap();
+        let their = certificate(fleet, "a.test");
+        let (rank, parts) = (Rank::of(&their, now_s()), (their.chain(), their.key()));
+        let sealed = sealed::seal(&places[0], rank, "push", parts, &theirs).unwrap();
+        made_up.put_unheard(&places[0], &sealed);
+        made_up.put_unheard(&places[1], b"junk");
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        replica.offer_changes(&nobody).await.unwrap();
+        let is_there = |place: &str, value: &[u8]| made_up.entry(place).unwrap().0 == value;
+        assert!(is_there(&places[0], &sealed));
+        assert!(!is_there(&places[1], b"junk"));
+    });
+}
+
+/// What changes meanwhile comes by the watch, behind all that was there before.
+#[test]
+fn all_pages_of_a_list_are_of_one_moment() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        for number in 0..3 {
+            made_up.put_unheard(&format!("{}{number}", fleet.places.certificates()), b"junk");
+        }
+        made_up.shorten_pages(1);
+        let replica = Replica::listed(fleet, &nobody).await.unwrap();
+        assert_eq!(replica.revision, 103);
+        let asked = made_up.asked("kv/range");
+        assert!(asked.len() >= 5, "three of certificates, and others: {}", asked.len());
+        let revisions: Vec<&Value> = asked.iter().map(|page| &page["revision"]).collect();
+        assert_eq!(revisions[0], "0");
+        assert!(revisions[1..].iter().all(|revision| *revision == "103"), "{revisions:?}");
+    });
+}
+
+fn base64(text: &str) -> String {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    BASE64_STANDARD.encode(text)
+}

@@ -1,0 +1,217 @@
+//! A fleet of one machine at an etcd that is made up.
+
+use std::path::Path;
+
+use rcgen::{CertificateParams, KeyPair};
+use sealane_engine::certificates::{Certificate, DefaultCertificate, IndexBuilder};
+use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+use sealane_operator::{KeySource, create_key_file, sealing_keys};
+use sealane_renewal::CertificateId;
+use sealane_store::{Store, TICKET_ROOTS};
+use tempfile::TempDir;
+use tokio::task::LocalSet;
+
+use super::*;
+use crate::agent::now;
+use crate::etcd::made_up::MadeUp;
+use crate::settings::{EtcdSettings, RootSource};
+
+/// A machine with a store of its own, and the cluster that it sees.
+pub(super) struct Machine {
+    pub(super) fleet: Rc<Fleet>,
+    pub(super) made_up: MadeUp,
+    pub(super) store: Arc<KeyedStore>,
+    _folder: TempDir,
+}
+
+impl Machine {
+    async fn new() -> Self {
+        let (made_up, folder) = (MadeUp::start().await, tempfile::tempdir().unwrap());
+        let root = rcgen::generate_simple_self_signed(["ca.test".to_owned()]).unwrap();
+        std::fs::write(folder.path().join("roots"), root.cert.pem()).unwrap();
+        create_key_file(&folder.path().join("key")).unwrap();
+        let store = Store::open_or_create(&folder.path().join("store")).unwrap();
+        let store = Arc::new(KeyedStore::new(Arc::new(store), keys(folder.path())).unwrap());
+        let settings = FleetSettings {
+            etcd: EtcdSettings {
+                // A second one is asked when the first one is at fault.
+                endpoints: vec![made_up.endpoint.clone(); 2],
+                identity: None,
+                login: None,
+                roots: vec![RootSource::File(folder.path().join("roots"))],
+            },
+            lease: Duration::from_secs(60),
+            machine: "m0".into(),
+            prefix: "/sealane/".into(),
+            ticket_lifetime: Duration::from_secs(43_200),
+            ticket_root_every: Duration::from_secs(604_800),
+        };
+        let fleet = Fleet::new(&settings, Arc::clone(&store), keys(folder.path())).unwrap();
+        Self { fleet, made_up, store, _folder: folder }
+    }
+
+    /// Puts a certificate for a name into the store, as if that had been so long ago; returns its
+    /// place.
+    pub(super) fn import(&self, name: &str, ago_s: i64) -> String {
+        let certificate = certificate(&self.fleet, name);
+        let put_s = i64::try_from(now().0).unwrap() - ago_s;
+        self.store.import(&[Arc::clone(&certificate)], put_s).unwrap();
+        self.fleet.places.certificate([name], certificate.key_type())
+    }
+}
+
+/// A certificate for a name, which begins long ago.
+pub(super) fn certificate(fleet: &Fleet, name: &str) -> Arc<Certificate> {
+    let key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap().self_signed(&key).unwrap();
+    let mut builder = IndexBuilder::new(&fleet.provider, 0);
+    builder.add("push", (leaf.pem() + &key.serialize_pem()).as_bytes());
+    let indexed = builder.finish(DefaultCertificate::Absent);
+    assert!(indexed.errors.is_empty(), "{:?}", indexed.errors);
+    indexed.index.iter().next().map(Arc::clone).unwrap()
+}
+
+fn keys(folder: &Path) -> SealingKeys {
+    sealing_keys(&KeySource::File(folder.join("key"))).unwrap()
+}
+
+/// Runs a test beside the cluster that it sees.
+pub(super) fn with_machine(test: impl AsyncFnOnce(Machine)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let run = async { test(Machine::new().await).await };
+    runtime.block_on(LocalSet::new().run_until(run));
+}
+
+/// Waits until it is so, for as long as a busy machine may take.
+pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not within a minute: {what}");
+}
+
+const ID: CertificateId = CertificateId(5);
+
+/// What it hangs on is its own, and lasts as long as the settings say.
+#[test]
+fn a_claim_hangs_on_a_lease() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        fleet.came_back();
+        let (claim, _) = fleet.claim(ID, "a.test").await.unwrap();
+        let (holder, lease) = made_up.entry(&fleet.places.claim(ID)).unwrap();
+        assert_eq!(holder, b"m0");
+        assert_eq!(made_up.asked("lease/grant")[0]["TTL"], "60");
+        drop(claim);
+        until("it to be given back", || !made_up.asked("lease/revoke").is_empty()).await;
+        assert_eq!(made_up.asked("lease/revoke")[0]["ID"], lease.to_string());
+    });
+}
+
+/// Nobody gives it back, and no time ends it: whoever waits has to be told.
+#[test]
+fn a_claim_on_no_lease_is_told_with_what_to_do() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        fleet.came_back();
+        let place = fleet.places.claim(ID);
+        made_up.put_unheard(&place, b"a stranger");
+        let Err(failed) = fleet.claim(ID, "a.test").await else { panic!("it is claimed") };
+        assert!(failed.text.contains(&format!("delete it: etcdctl del {place}")), "{failed:?}");
+        assert_eq!(made_up.asked("lease/revoke").len(), 1, "its own lease is given back");
+    });
+}
+
+/// A server that loses its leader says that time ran out, whatever comes of it.
+#[test]
+fn a_claim_whose_answer_is_lost_is_this_machines() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        fleet.came_back();
+        made_up.lose_answer("kv/txn");
+        let Ok((claim, _)) = fleet.claim(ID, "a.test").await else { panic!("it is another's") };
+        assert_eq!(made_up.asked("kv/txn").len(), 2, "the second one was asked, too");
+        claim.keep(b"an order", &[]).await.unwrap();
+        assert!(made_up.entry(&fleet.places.order(ID)).is_some(), "its fence holds");
+    });
+}
+
+#[test]
+fn whoever_waits_hears_that_the_cluster_is_back() {
+    with_machine(async |machine| {
+        let heard = Rc::new(Cell::new(false));
+        let hears = Rc::clone(&heard);
+        let fleet = Rc::clone(&machine.fleet);
+        spawn_local(fleet.share(move |names| hears.set(hears.get() || names.is_empty())));
+        until("word of it", || heard.get()).await;
+        assert!(machine.fleet.is_complete());
+    });
+}
+
+/// The fourth time is no sooner than after three and a half seconds, the fifth after seven and a
+/// half.
+#[test]
+fn a_cluster_that_refuses_is_asked_less_and_less() {
+    with_machine(async |machine| {
+        machine.made_up.refuse_all();
+        spawn_local(Rc::clone(&machine.fleet).share(|_| ()));
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let asked = machine.made_up.asked("kv/range").len();
+        assert!((1..=8).contains(&asked), "two servers each time: {asked}");
+    });
+}
+
+/// What nobody needs is erased here, too, and not once the cluster is back.
+#[test]
+fn ticket_roots_are_brought_forward_without_the_cluster() {
+    with_machine(async |machine| {
+        let then = UnixSeconds(now().0 - 20 * 43_200);
+        let fill = |bytes: &mut [u8]| bytes.fill(7);
+        let old = TicketRoot::generate(Duration::from_secs(43_200), then, fill).unwrap();
+        let text = old.to_text().unwrap();
+        machine.store.keep(&[], 0, &[(TICKET_ROOTS, Some(text.as_bytes()))]).unwrap();
+        machine.made_up.refuse_all();
+        spawn_local(Rc::clone(&machine.fleet).keep_tickets());
+        let stored = || {
+            let entry = machine.store.kept(TICKET_ROOTS).unwrap().unwrap();
+            TicketRoot::from_text(str::from_utf8(&entry).unwrap()).unwrap()
+        };
+        until("a later root", || stored().epoch() > old.epoch()).await;
+        assert_eq!(stored().epoch(), old.oldest_accepted_at(UnixSeconds(now().0)));
+        assert!(stored().agrees_with(&old), "it is the same one");
+    });
+}
+
+/// It is there for a while after its last word, and no longer.
+#[test]
+fn what_a_machine_tells_of_itself_runs_out_soon_after_its_last_word() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        status::Reported::default().renew(fleet, 0, false).await.unwrap();
+        let place = fleet.places.status("m0");
+        let (_, lease) = made_up.entry(&place).unwrap();
+        assert_ne!(lease, 0);
+        let granted = made_up.asked("lease/grant");
+        assert_eq!(granted.len(), 1);
+        assert_eq!(granted[0]["TTL"], "30", "as docs/fleet.md has it, and three times its word");
+    });
+}
+
+/// An order waits until all machines say that they have its answers.
+#[test]
+fn a_machine_says_at_once_that_it_has_answers() {
+    with_machine(async |machine| {
+        let (fleet, mut reported) = (&machine.fleet, status::Reported::default());
+        reported.renew(fleet, 0, false).await.unwrap();
+        let told = || machine.made_up.asked("kv/txn").len();
+        assert_eq!(told(), 1);
+        fleet.seen.set(7);
+        reported.renew(fleet, 0, true).await.unwrap();
+        assert_eq!(told(), 2, "at once");
+        reported.renew(fleet, 0, true).await.unwrap();
+        assert_eq!(told(), 2, "what is no news is told as seldom as ever");
+    });
+}
