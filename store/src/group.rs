@@ -112,12 +112,12 @@ mod tests {
         let path = folder_of_mode(place.path(), 0o700);
         drop(Store::open_or_create(&path).unwrap());
         fs::write(path.join("state.new"), "as a killed process of another user leaves it").unwrap();
-        fs::set_permissions(path.join("state.new"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path.join("state.new"), Permissions::from_mode(0o400)).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o2770)).unwrap();
         let store = Store::open(&path).unwrap();
         // Before anything is changed, for whoever opens it then.
         let shared = ["data.mdb", "lock.mdb", "state"].map(|name| (name.to_owned(), SHARED));
-        let left = ("state.new".to_owned(), 0);
+        let left = ("state.new".to_owned(), 0o400);
         assert_eq!(modes(&path), [&shared[..], &[left]].concat());
         store.remove(&[], 0).unwrap();
         assert_eq!(store.generation().unwrap(), 1);

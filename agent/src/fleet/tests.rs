@@ -185,7 +185,7 @@ fn ticket_roots_are_brought_forward_without_the_cluster() {
     });
 }
 
-/// It is there for a while after its last word, and no longer.
+/// A machine is there for a while after its last word, and no longer.
 #[test]
 fn what_a_machine_tells_of_itself_runs_out_soon_after_its_last_word() {
     with_machine(async |machine| {

@@ -1,8 +1,8 @@
 //! Ticket roots that the machines of a fleet share: made by one of them, and announced to all
 //! before they hold.
 //!
-//! What is to be done is decided by [`Rotation`]. All agents decide the same; of those that write at
-//! once, one is first by a comparison in the cluster. Each change of the roots has the next
+//! What is to be done is decided by [`Rotation`]. All agents decide the same; of those that write
+//! at once, one is first by a comparison in the cluster. Each change of the roots has the next
 //! [number](Numbered), sealed with them: of two, every machine takes the later one, so that an
 //! older one which somebody puts back, or a cluster that has lost them, sets nobody back.
 
@@ -28,8 +28,8 @@ use crate::settings::FleetSettings;
 use rotation::Rotation;
 
 impl Fleet {
-    /// Keeps the fleet's ticket roots up until the process ends, and its accounts beside them. Where
-    /// the cluster is away, the roots of this machine's store are brought forward alone.
+    /// Keeps the fleet's ticket roots up until the process ends, and its accounts beside them.
+    /// Where the cluster is away, the roots of this machine's store are brought forward alone.
     pub(crate) async fn keep_tickets(self: Rc<Self>) {
         spawn_local(Rc::clone(&self).keep_accounts());
         let mut reported: Option<String> = None;
@@ -316,8 +316,9 @@ fn time() -> UnixSeconds {
 }
 
 /// What is wrong with roots that an agent has brought forward too far.
-const AHEAD: &str = "a machine of the fleet whose clock is ahead has brought them forward to epochs \
-                     that have not begun: those of this machine are put back; set that clock right";
+const AHEAD: &str = "a machine of the fleet whose clock is ahead has brought them forward to \
+                     epochs that have not begun: those of this machine are put back; set that \
+                     clock right";
 /// How often it is tried to be the first who writes.
 const ATTEMPTS: usize = 5;
 /// How often it is looked what the cluster has, whatever a watch has told.

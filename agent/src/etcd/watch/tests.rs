@@ -61,7 +61,7 @@ fn a_message_comes_in_pieces_and_several_at_once() {
     });
 }
 
-/// It is asked for a moment at a time, as the replica does.
+/// The replica asks it for a moment at a time.
 #[test]
 fn a_watch_that_is_silent_is_given_up_however_often_it_is_asked() {
     watched(async |told, mut watch| {

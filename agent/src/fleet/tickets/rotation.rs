@@ -84,8 +84,8 @@ impl Rotation {
         Ok((root, from))
     }
 
-    /// A root that holds at once for all, of the epoch before: where a clock is behind this one, and
-    /// an epoch has just begun here, it is that one still, which has no key of a later root.
+    /// A root that holds at once for all, of the epoch before: where a clock is behind this one,
+    /// and an epoch has just begun here, it is that one still, which has no key of a later root.
     fn anew(
         self,
         now: UnixSeconds,
