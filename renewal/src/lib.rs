@@ -69,9 +69,11 @@
 //! # Who may
 //! On one machine everybody. In a fleet each certificate has one [`keeper()`] among the machines
 //! that are alive, and who is given an [`Action::Order`] takes a lease of the fleet's store first;
-//! if another has it the answer is [`Outcome::HeldByAnother`]. Limits of an account are the fleet's
-//! then: a [`Spent`] for each is one number in the fleet's store, changed by compare and swap, and
-//! who gets no order from it answers the same.
+//! if another has it the answer is [`Outcome::HeldByAnother`]. A schedule counts what it ordered
+//! itself, and is told of others what they were told ([`Schedule::learn_told`],
+//! [`Schedule::learn_failing`]). The agent leaves it at that. Whoever wants to keep an account's
+//! limits without being refused has a [`Spent`] for each in the fleet's store, changed by compare
+//! and swap, and answers the same where that leaves no order, as the simulation does.
 //!
 //! # What it costs
 //! What is not due is not looked at: [`Schedule::next`] takes time for what it hands out and what

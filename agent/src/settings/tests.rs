@@ -1,5 +1,7 @@
 //! What a file may say, and what is said of mistakes in it.
 
+use std::collections::HashSet;
+
 use super::*;
 
 const GOOD: &str = "store = \"store\"
@@ -41,16 +43,8 @@ fn the_example_is_in_order_and_says_every_key() {
     let settings = parse(text).unwrap();
     assert_eq!(settings.authorities.len(), 1);
     // With all that is commented out, too.
-    let every: String = text
-        .lines()
-        .map(|line| {
-            let key = line.strip_prefix("# ").filter(|rest| {
-                let word = rest.split(' ').next().unwrap_or_default();
-                rest.starts_with('[') || rest[word.len()..].starts_with(" = ")
-            });
-            format!("{}\n", key.unwrap_or(line))
-        })
-        .collect();
+    let every = uncommented(text);
+    assert_eq!(left_out(&every), Vec::<String>::new());
     let settings = parse(&every).unwrap();
     let [authority, second] = &settings.authorities[..] else { panic!("{settings:?}") };
     assert!(authority.profile.is_some() && !authority.contact.is_empty());
@@ -61,6 +55,11 @@ fn the_example_is_in_order_and_says_every_key() {
     let fleet = settings.fleet.as_ref().unwrap();
     assert!(fleet.etcd.identity.is_some() && fleet.etcd.login.is_some(), "{fleet:?}");
     assert_eq!((fleet.etcd.endpoints.len(), fleet.machine.as_str()), (3, "edge-1"));
+    // What stands there is the default.
+    let least = "[fleet]\netcd = [\"http://[::1]:1\"]\nprefix = \"/t/\"\nmachine = \"m\"\n";
+    let least = parse(&format!("{GOOD}{least}")).unwrap().fleet.unwrap();
+    let times = |one: &FleetSettings| (one.lease, one.ticket_lifetime, one.ticket_root_every);
+    assert_eq!(times(fleet), times(&least));
     let on_demand = OnDemandSettings {
         admin: vec!["/run/sealane/admin.sock".into()],
         challenge: Challenge::TlsAlpn01,
@@ -78,6 +77,52 @@ fn the_example_is_in_order_and_says_every_key() {
     let settings = parse(&(GOOD[..from].to_owned() + least)).unwrap();
     assert_eq!((settings.on_demand, settings.certificates), (Some(on_demand), Vec::new()));
 }
+
+/// The example with each key that is commented out and each table.
+fn uncommented(text: &str) -> String {
+    let uncommented = text.lines().map(|line| {
+        let key =
+            line.strip_prefix("# ").filter(|rest| rest.starts_with('[') || key(rest).is_some());
+        format!("{}\n", key.unwrap_or(line))
+    });
+    uncommented.collect()
+}
+
+/// Keys that the settings know and the example does not say, each behind its table. What the
+/// settings know they tell of a key that they do not.
+fn left_out(example: &str) -> Vec<String> {
+    let (mut table, mut said) = (String::new(), HashSet::new());
+    let mut probed = format!("{UNKNOWN} = 1\n");
+    for line in example.lines() {
+        probed += &format!("{line}\n");
+        if line.starts_with('[') {
+            probed += &format!("{UNKNOWN} = 1\n");
+            table = format!("{}.", line.trim_matches(['[', ']']));
+            said.insert(table.trim_end_matches('.').to_owned());
+        } else if let Some(key) = key(line.trim_start_matches(['#', ' '])) {
+            said.insert(format!("{table}{key}"));
+        }
+    }
+    let mut left_out = Vec::new();
+    for mistake in Settings::parse(Path::new("/e/agent.toml"), &probed).unwrap_err().0 {
+        // Which of several tables it is in makes no difference.
+        let field: String = mistake.field.split(['[', ']']).step_by(2).collect();
+        let table = field.strip_suffix(UNKNOWN).unwrap();
+        let known = mistake.problem.remedy.split_once("known here: ").unwrap().1;
+        let known = known.split(", ").map(|key| format!("{table}{key}"));
+        left_out.extend(known.filter(|key| !said.contains(key)));
+    }
+    left_out
+}
+
+/// The key of a line with a key and its value.
+fn key(line: &str) -> Option<&str> {
+    let key = line.split_once(" = ")?.0;
+    key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some(key)
+}
+
+/// A key that is like none that there is.
+const UNKNOWN: &str = "zzzzzzzz";
 
 #[test]
 fn mistakes_are_told_all_at_once_with_place_and_remedy() {
