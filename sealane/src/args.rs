@@ -21,8 +21,8 @@ use crate::exit::Exit;
 
 pub use certificates::{
     BackupArguments, CertificatesCommand, ExportArguments, ImportArguments, KeyArguments,
-    ListArguments, ReachArguments, RemoveArguments, RestoreArguments, ShowArguments,
-    StoreArguments, VerifyArguments,
+    ListArguments, ReachArguments, RemoveArguments, RestoreArguments, ServedArguments,
+    ShowArguments, StoreArguments, VerifyArguments,
 };
 pub use convert::ConvertArguments;
 use running::{BACKENDS_HELP, CONNECTIONS_HELP};

@@ -195,4 +195,22 @@ mod tests {
         assert!(told.len() < 1_000, "{told}");
         assert_eq!(Client { names: vec!["a.test".into()] }.to_string(), "\"a.test\"");
     }
+
+    #[test]
+    fn names_that_cannot_be_read_are_none_and_those_of_hosts_have_no_case() {
+        let chain = |content: &[u8]| {
+            let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+            params.distinguished_name.push(rcgen::DnType::CommonName, "reader");
+            let names = rcgen::CustomExtension::from_oid_content(&[2, 5, 29, 17], content.to_vec());
+            params.custom_extensions = vec![names];
+            let key = rcgen::KeyPair::generate().unwrap();
+            [params.self_signed(&key).unwrap().der().clone()]
+        };
+        // A sequence of one DNS name, and one that is longer than it says.
+        let client = Client::of(&chain(b"\x30\x06\x82\x04a.tt"));
+        assert!(client.is_called("A.TT") && !client.is_called("reader"), "{client}");
+        assert_eq!(Client::of(&chain(b"\x30\x46\x82\x04a.tt")), Client::default());
+        let uri = Client { names: vec!["spiffe://a.test/B".into()] };
+        assert!(uri.is_called("spiffe://a.test/B") && !uri.is_called("spiffe://a.test/b"));
+    }
 }

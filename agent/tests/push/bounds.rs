@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 
@@ -92,7 +92,43 @@ fn heads_that_are_too_slow_or_too_large_end_and_so_does_what_is_no_http() {
     assert_eq!(said.status, 413, "{said:?}");
 }
 
+#[test]
+fn a_connection_has_one_answer_and_the_next_is_no_resumption() {
+    let site = Site::start(ROLES);
+    site.client("good.test");
+    let config = config(&site, "good.test");
+    for _ in 0..2 {
+        let mut stream = connect_with(&site, &config);
+        assert_eq!(stream.conn.handshake_kind(), Some(HandshakeKind::Full));
+        let request = "GET /certificates HTTP/1.1\r\nhost: x\r\n\r\n";
+        stream.write_all(request.repeat(2).as_bytes()).unwrap();
+        let mut text = String::new();
+        // It may end without a word of farewell.
+        let _ = stream.read_to_string(&mut text);
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        assert_eq!(text.matches("HTTP/1.1 ").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn what_is_refused_again_and_again_does_not_fill_the_journal() {
+    let site = Site::start(ROLES);
+    site.client("stranger.test");
+    let ask = |_| site.spawn_curl(Some("stranger.test"), &[], "/certificates");
+    let children: Vec<_> = (0..100).map(ask).collect();
+    for child in children {
+        let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+        assert!(text.ends_with("\n403\n"), "{text}");
+    }
+    let said = site.said().matches("has no role here").count();
+    assert!((1..100).contains(&said), "{said} lines");
+}
+
 fn connect(site: &Site, client: &str) -> StreamOwned<ClientConnection, TcpStream> {
+    connect_with(site, &config(site, client))
+}
+
+fn config(site: &Site, client: &str) -> Arc<ClientConfig> {
     let provider = Arc::new(lane_provider(ProviderChoice::Auto, &Group::ALL).unwrap().crypto);
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(site.path("ca.pem")).unwrap()).unwrap();
@@ -105,8 +141,15 @@ fn connect(site: &Site, client: &str) -> StreamOwned<ClientConnection, TcpStream
             vec![CertificateDer::from_pem_file(file("pem")).unwrap()],
             PrivateKeyDer::from_pem_file(file("key")).unwrap(),
         );
+    Arc::new(config.unwrap())
+}
+
+fn connect_with(
+    site: &Site,
+    config: &Arc<ClientConfig>,
+) -> StreamOwned<ClientConnection, TcpStream> {
     let name = ServerName::try_from("127.0.0.1").unwrap();
-    let session = ClientConnection::new(Arc::new(config.unwrap()), name).unwrap();
+    let session = ClientConnection::new(Arc::clone(config), name).unwrap();
     let mut stream = StreamOwned::new(session, TcpStream::connect(site.address()).unwrap());
     wait_for("a handshake", || {
         let stream = &mut stream;

@@ -61,6 +61,8 @@ fn each_role_does_what_it_may_with_its_names_and_is_told_why_not_more() {
     assert_eq!(read.status, 200, "{read:?}");
     assert_eq!(read.field("certificates")[0]["names"][1], "example.com");
     assert_eq!(read.field("certificates")[0]["source"], "pushed by \"deployer.test\", line 1");
+    let nothing = get("reader", "nobody.example");
+    assert_eq!((nothing.status, nothing.field("certificates")), (404, serde_json::json!([])));
     let all = site.curl(Some("reader"), &[], "/certificates");
     assert_eq!(all.field("certificates").as_array().unwrap().len(), 2);
     let its = site.curl(Some("deployer.test"), &[], "/certificates");

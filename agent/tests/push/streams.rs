@@ -91,10 +91,29 @@ fn a_client_has_one_stream_at_a_time_and_one_that_breaks_off_leaves_room_for_the
     assert!(said.body.starts_with("another stream of this client's is on its way"), "{said:?}");
     let said = site.put("other.test", server(&["other.test"]).as_bytes());
     assert_eq!(said.status, 200, "whoever takes its time keeps itself waiting: {said:?}");
+    assert!(first.try_wait().unwrap().is_none(), "beside it, and not after it");
     first.kill().unwrap();
     first.wait().unwrap();
     wait_for("room", || (next().status == 200).then_some(()));
     assert!(site.held("999.many.test").is_some() && site.held("1000.many.test").is_none());
+}
+
+#[test]
+fn a_stream_goes_on_whoever_else_comes_and_says_nothing() {
+    let site = Site::start(&roles(&["good.test", "other.test"]));
+    for client in ["good.test", "other.test"] {
+        site.client(client);
+    }
+    let stream = begun(&site, "good.test", "0.many.test", &many(1_001).concat());
+    let silent: Vec<_> = (0..400).map(|_| TcpStream::connect(site.address()).unwrap()).collect();
+    let said = site.put("other.test", server(&["other.test"]).as_bytes());
+    assert_eq!(said.status, 200, "{said:?}");
+    // Its end is that of the stream.
+    let output = stream.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.ends_with("\n200\n"), "{text}");
+    assert!(site.held("1000.many.test").is_some());
+    drop(silent);
 }
 
 #[test]
@@ -105,9 +124,15 @@ fn who_finds_all_places_taken_has_the_next_that_is_free_and_others_are_answered_
         site.client(client);
     }
     let bodies = clients.map(|client| many_below(1_001, client).concat());
-    let mut slow: Vec<_> = (0..4)
-        .map(|at| begun(&site, clients[at], &format!("0.{}", clients[at]), &bodies[at]))
-        .collect();
+    let mut slow: Vec<Child> = Vec::new();
+    for (client, body) in clients.iter().zip(&bodies).take(4) {
+        slow.push(begun(&site, client, &format!("0.{client}"), body));
+        // None of them stands still for too long.
+        for child in &mut slow {
+            child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        }
+    }
+    assert!(slow.iter_mut().all(|child| child.try_wait().unwrap().is_none()), "all at once");
     let open = site.open_sockets();
     let mut fifth = site.spawn_curl(Some("e.test"), &["-T", "-"], "/certificates");
     fifth.stdin.take().unwrap().write_all(server(&["e.test"]).as_bytes()).unwrap();

@@ -28,6 +28,9 @@ pub enum CertificatesCommand {
     /// Put a copy that `backup` made in the place of a store, also while it is served
     #[command(after_long_help = RESTORE_HELP)]
     Restore(RestoreArguments),
+    /// Ask machines as a client does, and show what each of them serves for a name
+    #[command(after_long_help = SERVED_HELP)]
+    Served(ServedArguments),
     /// Show what a client gets that asks for a name
     Show(ShowArguments),
     /// Open every private key and see that it belongs to its certificate
@@ -226,6 +229,20 @@ pub struct RemoveArguments {
     pub names: Vec<String>,
 }
 
+/// What `served` takes.
+#[derive(Args, Debug)]
+pub struct ServedArguments {
+    /// Print one JSON object per line instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// The server name that is asked for
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The machines; if a host has several addresses, each is one
+    #[arg(value_name = "HOST:PORT", required = true)]
+    pub addresses: Vec<String>,
+}
+
 /// What `show` takes.
 #[derive(Args, Debug)]
 pub struct ShowArguments {
@@ -316,6 +333,12 @@ Example:
   sealane certificates import --config /etc/sealane/sealane.toml --pair www.crt www.key
   cat *.pem | sealane certificates import --socket /run/sealane/admin.sock -
 ";
+
+const SERVED_HELP: &str = "\
+A line for each machine: the SHA-256 of the certificate that it serves, or why there is none. Whether \
+the certificate is to be believed is not asked. It may be any server of TLS.
+
+Exit code 0: all serve the same certificate; 1: they do not, or one did not answer.";
 
 const RESEAL_HELP: &str =
     "To change the sealing key: put the new one above the old one, reload what \

@@ -5,6 +5,7 @@ mod export;
 mod output;
 mod place;
 mod remote;
+mod served;
 mod stream;
 
 use std::io::{self, IsTerminal as _, Write};
@@ -53,6 +54,7 @@ pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exi
         CertificatesCommand::Remove(arguments) => remove(arguments, out),
         CertificatesCommand::Reseal(arguments) => reseal(arguments, out),
         CertificatesCommand::Restore(arguments) => backup::restore(arguments, out),
+        CertificatesCommand::Served(arguments) => served::served(arguments, out),
         CertificatesCommand::Show(arguments) => show(arguments, out),
         CertificatesCommand::Verify(arguments) => verify(arguments, out),
     };

@@ -183,7 +183,7 @@ fn curl_puts_shows_and_removes() {
 /// back.
 #[test]
 fn a_certificate_is_pushed_to_three_and_read_back_from_each() {
-    let sites: [Site; 3] = [(); 3].map(|()| Site::start());
+    let mut sites: [Site; 3] = [(); 3].map(|()| Site::start());
     let text = sites[0].leaf("app.example.com");
     let expected: Vec<String> = sites
         .iter()
@@ -203,6 +203,25 @@ fn a_certificate_is_pushed_to_three_and_read_back_from_each() {
         let served = &client.tls.peer_certificates().unwrap()[0];
         assert_eq!(fingerprint(served), expected[0]);
     }
+    let addresses = sites.each_ref().map(|site| site.address().to_string());
+    let served = |words: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command.args(["certificates", "served"]).args(words).arg("app.example.com");
+        let output = command.args(&addresses).output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    };
+    let all: String = addresses.iter().map(|at| format!("{}  {at}\n", expected[0])).collect();
+    assert_eq!(served(&[]), (all, Some(0)));
+    // One machine has another, and one is away.
+    let put = sites[1].push(&sites[1].leaf("app.example.com"));
+    assert_eq!(put["replaced"], 1, "{put}");
+    sites[2].sealane.take().unwrap().stop();
+    let (text, code) = served(&["--json"]);
+    let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(told[0], serde_json::json!({ "machine": addresses[0], "leaf": expected[0] }));
+    assert!(told[1]["leaf"].is_string() && told[1]["leaf"] != told[0]["leaf"], "{text}");
+    assert!(told[2]["error"].as_str().unwrap().contains("refused"), "{text}");
 }
 
 /// By root, to a process that has left root, and may open what its configuration needs.
