@@ -47,7 +47,8 @@ pub(super) struct Replica<'f> {
     may_offer: bool,
     /// The revision up to which a watch has to have told all, by the last look behind it.
     owed: i64,
-    /// Certificates of the cluster that are served for no name, and at which revision.
+    /// Certificates of the cluster that are served for no name, words that count no more, and at
+    /// which revision each is there.
     over: HashMap<String, i64>,
     /// The words of removed names that this machine's store has.
     removals: HashMap<String, Removal>,
@@ -298,11 +299,15 @@ impl<'f> Replica<'f> {
         }
     }
 
-    /// The word of an entry, if this machine has none as late.
+    /// The word of an entry, if this machine has none as late, and it counts still.
     fn removal(&mut self, entry: &Entry) -> Option<(String, Removal)> {
         let Fleet { keys, places, .. } = self.fleet;
         let word = sealed::removal(&entry.key, &entry.value, places, keys);
         let word = self.better(entry, word, Rank::of_removal)?;
+        if word.until_s < now_s() {
+            self.over.insert(entry.key.clone(), entry.mod_revision);
+            return None;
+        }
         Some((entry.key.clone(), word))
     }
 

@@ -1,9 +1,9 @@
 //! Names that somebody removes from the store of one machine, and what takes the place of others.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sealane_store::{Store, StoreError};
+use sealane_store::{Removal, Store, StoreError};
 
 use super::harness::agent::{Agent, Home};
 use super::harness::wait_for;
@@ -148,6 +148,32 @@ fn what_another_took_the_place_of_comes_back_by_no_removal() {
     assert!(all.iter().all(|name| two.homes().iter().all(|home| home.held(name).is_none())));
     for home in two.homes() {
         assert!(!home.said().contains("what is served is served on"), "{}", home.said());
+    }
+    two.stop();
+}
+
+#[test]
+fn a_word_that_counts_no_more_leaves_stores_and_cluster() {
+    let Some(two) = Two::start() else { return };
+    two.import(&["a.test"], 2021);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now_s = i64::try_from(since.as_secs()).unwrap();
+    let word = Removal { name: "a.test".into(), at_s: now_s, until_s: now_s + 8 };
+    two.homes()[0].store().unwrap().take_over(&[], &[word], &[]).unwrap();
+    two.wait_until_none_is_left("a.test");
+    two.wait_until_there_are(1, "removed/");
+    // It is forgotten at the next look, for which something has to change.
+    std::thread::sleep(Duration::from_secs(9));
+    two.import(&["b.test"], 2021);
+    two.wait_until_there_are(0, "removed/");
+    for home in two.homes() {
+        let words = || home.store().unwrap().store().removals(None, 1).unwrap();
+        wait_for("no word", || words().is_empty().then_some(()));
+        let generation = || home.store().unwrap().store().generation().unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        let before = generation();
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!((generation(), words().len()), (before, 0), "nothing goes on and on");
     }
     two.stop();
 }

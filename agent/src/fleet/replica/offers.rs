@@ -216,7 +216,7 @@ impl Replica<'_> {
         Ok(batches.next().is_some())
     }
 
-    /// Deletes certificates of the cluster that are served for no name any more, some at a time.
+    /// Deletes what is of no use to anybody any more in the cluster, some at a time.
     async fn delete_what_is_over(&mut self) -> Result<(), EtcdError> {
         // What takes their place may be what the cluster does not take.
         if !self.too_large.is_empty() {
