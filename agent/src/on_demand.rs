@@ -1,6 +1,6 @@
 //! Certificates on demand, from outside the agent: names that clients of those who serve here ask
-//! for ([`listen()`]), whose turn it is ([`Turns`]), and the operator's service that knows which names may have one:
-//! [`Service`].
+//! for ([`listen()`]), whose turn it is ([`Turns`]), and the operator's service that knows which
+//! names may have one: [`Service`].
 
 mod listen;
 mod service;

@@ -179,8 +179,8 @@ pub trait Service {
         Choice::Listener
     }
 
-    /// The client at an address asks for `server_name`, and whether there is a certificate for that:
-    /// of contexts with [`ListenerStore::on_demand`] alone, and before the client is answered.
+    /// The client at an address asks for `server_name`, and whether there is a certificate for
+    /// that: of contexts with [`ListenerStore::on_demand`] alone, before the client is answered.
     ///
     /// [`ListenerStore::on_demand`]: sealane_engine::certificates::ListenerStore::on_demand
     fn asked_for(&mut self, _server_name: &str, _has_own: bool, _client: Option<SocketAddr>) {}

@@ -12,8 +12,8 @@ use super::Wanted;
 pub(crate) struct Turns(VecDeque<(UnixSeconds, IpAddr)>);
 
 impl Turns {
-    /// Puts names first that are of the clients who had the fewest turns; those of clients who had as
-    /// many stay in their order. A name of several clients is the one's that is first.
+    /// Puts names first that are of the clients who had the fewest turns; those of clients who had
+    /// as many stay in their order. A name of several clients is the one's that is first.
     pub(crate) fn order(&mut self, now: UnixSeconds, wanted: &mut [Wanted]) {
         self.0.retain(|(had_at, _)| now.since(*had_at) < REMEMBERED_S);
         let mut turns = HashMap::<IpAddr, usize>::new();

@@ -181,7 +181,7 @@ impl Connection {
     }
 }
 
-/// What is said of clients that were turned away: so many lines at most, lest they fill the journal.
+/// What is said of clients that were turned away: so many lines at most, lest the journal is full.
 #[derive(Default)]
 pub(super) struct Complaints(std::sync::Mutex<Option<(Instant, u32)>>);
 

@@ -335,8 +335,8 @@ Example:
 ";
 
 const SERVED_HELP: &str = "\
-A line for each machine: the SHA-256 of the certificate that it serves, or why there is none. Whether \
-the certificate is to be believed is not asked. It may be any server of TLS.
+A line for each machine: the SHA-256 of the certificate that it serves, or why there is none. \
+Whether the certificate is to be believed is not asked. It may be any server of TLS.
 
 Exit code 0: all serve the same certificate; 1: they do not, or one did not answer.";
 

@@ -169,8 +169,8 @@ fn written(file: &Path) -> Result<Option<Zeroizing<String>>, String> {
     }
 }
 
-/// Whether the file holds what `root` was, or what is no root at all, and is to be replaced. What is
-/// as far or further has been written by another process that shares it: old keys would be back.
+/// Whether the file holds what `root` was, or what is no root at all, and is to be replaced. What
+/// is as far or further has been written by another process that shares it: old keys would be back.
 ///
 /// # Errors
 /// It holds another root, or is gone: somebody wants another one, for whoever starts next.

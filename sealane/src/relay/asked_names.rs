@@ -19,8 +19,8 @@ pub(super) struct AskedNames {
 }
 
 impl AskedNames {
-    /// Notes that the client at an address asked for a name, and whether there was a certificate for
-    /// that.
+    /// Notes that the client at an address asked for a name, and whether there was a certificate
+    /// for that.
     pub(super) fn note(&mut self, name: &str, has_own: bool, address: Option<IpAddr>) {
         match has_own {
             // Nobody has to wait for such a name.
@@ -64,8 +64,8 @@ pub struct NotedName {
     pub name: Box<str>,
     /// How often it was asked for.
     pub asked: u32,
-    /// The clients who asked for it first if there is no certificate for it, [`CLIENTS_MAX`] of them
-    /// at most: addresses, of IPv6 the first half, which is what a house gets.
+    /// The clients who asked for it first if there is no certificate for it, at most four:
+    /// addresses, of IPv6 the first half, which is what a house gets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<IpAddr>,
 }
@@ -134,9 +134,9 @@ impl NameTable {
     }
 }
 
-/// Which name makes room for another one of `client`, of places that are all taken. It is one of the
-/// client who has most of them, with that other one; if whoever asks has as many, one that was asked
-/// for once. Those of one client make room in turn.
+/// Which name makes room for another one of `client`, of places that are all taken. It is one of
+/// the client who has most of them, with that other one; if whoever asks has as many, one that was
+/// asked for once. Those of one client make room in turn.
 fn place_to_take(
     places: &[Option<NotedName>],
     client: Option<IpAddr>,

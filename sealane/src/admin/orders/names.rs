@@ -44,8 +44,8 @@ fn joined(of_lanes: impl Iterator<Item = NotedNames>) -> NotedNames {
     NotedNames { names, dropped }
 }
 
-/// Names of clients in turn: one of each client, then the next of each. Of one client's that is first
-/// which was asked for most often, and who is before whom among clients, nobody can choose.
+/// Names of clients in turn: one of each client, then the next of each. Of one client's that is
+/// first which was asked for most often, and who is before whom among clients, nobody can choose.
 fn in_turn(mut names: Vec<NotedName>) -> Vec<NotedName> {
     let random = RandomState::new();
     names.sort_by_cached_key(|noted| (Reverse(noted.asked), random.hash_one(&noted.name)));
