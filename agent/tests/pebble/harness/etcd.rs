@@ -158,13 +158,17 @@ impl Cluster {
     pub fn ruin(&self, key: &str) -> Vec<u8> {
         let mut value = self.value(key);
         *value.last_mut().unwrap() ^= 1;
-        self.put(key, &value);
+        let file = self.folder.path().join("ruined");
+        fs::write(&file, &value).unwrap();
+        let mut command = self.etcdctl(&self.endpoint(0));
+        let output = command.args(["put", key]).stdin(File::open(&file).unwrap()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
         value
     }
 
-    /// Puts this at a key.
+    /// Puts bytes at a key.
     pub fn put(&self, key: &str, value: &[u8]) {
-        let file = self.folder.path().join("value");
+        let file = self.folder.path().join("put");
         fs::write(&file, value).unwrap();
         let mut command = self.etcdctl(&self.endpoint(0));
         let output = command.args(["put", key]).stdin(File::open(&file).unwrap()).output().unwrap();
