@@ -4,7 +4,7 @@
 //! (mode 2770). What a user makes in such a folder that group may read and write; elsewhere it is
 //! for that user alone, and nobody else's files are ever touched.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -20,7 +20,7 @@ use rustix::process::geteuid;
 /// The system's.
 pub(crate) fn share_with_group(folder: &Path, name: &str) -> io::Result<()> {
     let facts = fs::metadata(folder)?;
-    if facts.mode() & (GROUP_WRITES | GROUP_INHERITS) != GROUP_WRITES | GROUP_INHERITS {
+    if !is_shared(&facts) {
         return Ok(());
     }
     let path = folder.join(name);
@@ -41,18 +41,24 @@ pub(crate) fn share_with_group(folder: &Path, name: &str) -> io::Result<()> {
 /// # Errors
 /// The system's; what was there is there then.
 pub(crate) fn replace_file(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    let name_beside = format!("{name}.new");
-    let beside = folder.join(&name_beside);
+    let beside = folder.join(format!("{name}.new"));
     // What a process of another user left there is not this one's to open.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    share_with_group(folder, &name_beside)?;
+    // By the file itself: by its name another may stand there by now.
+    if is_shared(&fs::metadata(folder)?) {
+        file.set_permissions(Permissions::from_mode(SHARED))?;
+    }
     file.write_all(content)?;
     file.sync_data()?;
     fs::rename(beside, folder.join(name))
+}
+
+fn is_shared(folder: &Metadata) -> bool {
+    folder.mode() & (GROUP_WRITES | GROUP_INHERITS) == GROUP_WRITES | GROUP_INHERITS
 }
 
 const GROUP_INHERITS: u32 = 0o2000;

@@ -7,28 +7,35 @@ use sealane_renewal::UnixSeconds;
 
 use super::Wanted;
 
-/// The clients for whom the operator's service was asked of late.
+/// The clients for whom the operator's service was asked of late; those without an address, as
+/// behind a unix socket, are one.
 #[derive(Default)]
-pub(crate) struct Turns(VecDeque<(UnixSeconds, IpAddr)>);
+pub(crate) struct Turns(VecDeque<(UnixSeconds, Option<IpAddr>)>);
 
 impl Turns {
     /// Puts names first that are of the clients who had the fewest turns; those of clients who had
     /// as many stay in their order. A name of several clients is the one's that is first.
     pub(crate) fn order(&mut self, now: UnixSeconds, wanted: &mut [Wanted]) {
         self.0.retain(|(had_at, _)| now.since(*had_at) < REMEMBERED_S);
-        let mut turns = HashMap::<IpAddr, usize>::new();
+        let mut turns = HashMap::<Option<IpAddr>, usize>::new();
         self.0.iter().for_each(|(_, client)| *turns.entry(*client).or_default() += 1);
-        let had = |client: &IpAddr| turns.get(client).copied().unwrap_or_default();
-        wanted.sort_by_cached_key(|wanted| wanted.from.iter().map(had).min().unwrap_or_default());
+        let had = |client: Option<IpAddr>| turns.get(&client).copied().unwrap_or_default();
+        wanted.sort_by_cached_key(|wanted| clients(wanted).map(had).min().unwrap_or_default());
     }
 
     /// The service is asked about a name.
     pub(crate) fn note(&mut self, now: UnixSeconds, wanted: &Wanted) {
-        self.0.extend(wanted.from.iter().map(|client| (now, *client)));
+        self.0.extend(clients(wanted).map(|client| (now, client)));
         while self.0.len() > TURNS_MAX {
             self.0.pop_front();
         }
     }
+}
+
+/// Who asks for a name.
+fn clients(wanted: &Wanted) -> impl Iterator<Item = Option<IpAddr>> {
+    let nobody_known = wanted.from.is_empty().then_some(None);
+    wanted.from.iter().copied().map(Some).chain(nobody_known)
 }
 
 /// How long a turn counts.
@@ -68,6 +75,11 @@ mod tests {
         assert_eq!(ordered(&mut turns, 1_001, names()), fair);
         assert_eq!(ordered(&mut turns, 999 + REMEMBERED_S, names()), fair);
         assert_eq!(ordered(&mut turns, 1_000 + REMEMBERED_S, names()), as_told);
+        // Those without an address are one client.
+        let unknown = wanted("unknown.test", &[]);
+        turns.note(UnixSeconds(8_000), &unknown);
+        let after = [unknown, wanted("new.test", &["192.0.2.3"])];
+        assert_eq!(ordered(&mut turns, 8_001, after.into()), ["new.test", "unknown.test"]);
         (0..5_000).for_each(|_| turns.note(UnixSeconds(9_000), &names()[0]));
         assert_eq!(turns.0.len(), TURNS_MAX);
     }
