@@ -170,20 +170,21 @@ impl Ledger {
         Ok(())
     }
 
-    /// Remembers an order that another machine had begun, instead of what is remembered here. One
-    /// whose names were given a certificate since, or were removed, is over: whoever can write to
-    /// the cluster may have put it back.
+    /// Remembers an order that another machine had begun, instead of what is remembered here.
     pub(crate) fn take_over(&self, id: CertificateId, text: &[u8]) -> Result<(), LedgerError> {
         let name = order_name(id);
         let order: OrderEntry = decode(&name, text)?;
+        self.write(&[], &[(name, Some(encode(&order)?))])
+    }
+
+    /// Whether the names of an order were given a certificate since it was begun, or removed: what
+    /// it would bring is older. Another machine may have ended it, or somebody put it back.
+    pub(crate) fn is_over(&self, order: &OrderEntry) -> Result<bool, LedgerError> {
         let held_s = self.held(&order.names)?.map(|held| held.imported_s);
         let removed = order.names.iter().map(|name| self.store.store().removal(name));
         let removed = removed.collect::<Result<Vec<_>, _>>()?;
         let removed_s = removed.into_iter().flatten().map(|word| word.at_s);
-        if held_s.into_iter().chain(removed_s).any(|put_s| put_s >= order.begun_s) {
-            return Ok(());
-        }
-        self.write(&[], &[(name, Some(encode(&order)?))])
+        Ok(held_s.into_iter().chain(removed_s).any(|put_s| put_s >= order.begun_s))
     }
 
     /// An order as another machine takes it over.

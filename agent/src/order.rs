@@ -61,8 +61,12 @@ impl<'o> Carried<'o> {
         let mut names = wanted.names.clone();
         names.sort();
         let known = ledger.order(wanted.id)?;
+        let fits = |entry: &OrderEntry| {
+            let is_same = entry.directory == wanted.directory && entry.names == names;
+            Ok::<_, Failed>(is_same && !ledger.is_over(entry)?)
+        };
         let entry = match known {
-            Some(entry) if entry.directory == wanted.directory && entry.names == names => entry,
+            Some(entry) if fits(&entry)? => entry,
             known => {
                 if let Some(other) = known {
                     dns::clean_up(&other.records).await;

@@ -17,6 +17,7 @@ use crate::error::{Fault, StoreError};
 use crate::examine::tables_agree;
 use crate::names::{Row, Rows};
 use crate::record::Record;
+use crate::removal::AHEAD_S_MAX;
 use crate::seal::{NONCE_BYTES, OpenError, Sealed, SealingKeyId, SealingKeys};
 use crate::store::{Listed, Store};
 use crate::tables::{Tables, chain_digest, digest_from};
@@ -104,11 +105,15 @@ impl KeyedStore {
                 if is_same_kind
                     && entry.digest != digest
                     && let Ok(Some(record)) = self.tables().record(txn, entry.digest)
+                    // Its seal is bound to the time.
+                    && self.open_key(entry.digest, &record).is_ok()
                 {
                     put_s = put_s.max(record.imported_s.saturating_add(1));
                 }
             }
-            if let Some(word) = self.tables().removal(txn, name)? {
+            let word = self.tables().removal(txn, name)?;
+            // Nobody proves a word.
+            if let Some(word) = word.filter(|word| word.at_s <= now_s.saturating_add(AHEAD_S_MAX)) {
                 put_s = put_s.max(word.at_s.saturating_add(1));
             }
         }

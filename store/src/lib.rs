@@ -48,7 +48,7 @@ pub use kept::{
 pub use keyed::{Imported, KeyedStore, Resealed};
 pub use pem::pem_text;
 pub use record::{Record, RecordError};
-pub use removal::Removal;
+pub use removal::{AHEAD_S_MAX, Removal};
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys, UnsealError};
 pub use served::{READ_BYTES_MAX, ReadBack, Served};
 pub use state::{STATE_FILE, Stamp};

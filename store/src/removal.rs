@@ -4,6 +4,8 @@
 //! removed, and until when somebody may have what it removed. Like a row that is taken out, it is
 //! proven by nobody: whoever writes the file can remove names.
 
+use std::ops::Bound;
+
 use heed::{AnyTls, RoTxn, RwTxn};
 
 use crate::error::{Fault, StoreError};
@@ -43,9 +45,11 @@ impl Store {
                 let mut removal =
                     Removal { name, at_s: now_s, until_s: now_s.saturating_add(REMEMBERED_S) };
                 for entry in &served {
-                    // One that cannot be read was put at no time.
+                    // One that cannot be read was put at no time; nobody proves this one's.
                     if let Ok(Some(record)) = self.tables.record(txn, entry.digest) {
-                        removal.at_s = removal.at_s.max(record.imported_s);
+                        if record.imported_s <= now_s.saturating_add(AHEAD_S_MAX) {
+                            removal.at_s = removal.at_s.max(record.imported_s);
+                        }
                         removal.until_s = removal.until_s.max(record.not_after_s);
                     }
                 }
@@ -80,15 +84,7 @@ impl Store {
         after: Option<&str>,
         count_max: usize,
     ) -> Result<Vec<Removal>, StoreError> {
-        self.read(|txn| {
-            let words = self.tables.removals(txn)?;
-            words
-                .skip_while(|word| {
-                    word.as_ref().is_ok_and(|word| after.is_some_and(|after| *word.name <= *after))
-                })
-                .take(count_max)
-                .collect()
-        })
+        self.read(|txn| self.tables.removals(txn, after)?.take(count_max).collect())
     }
 
     /// Forgets words of which nothing is left that they removed.
@@ -97,7 +93,7 @@ impl Store {
     /// The store cannot be written; then nothing is forgotten, but with [`StoreError::NotNoted`].
     pub fn forget_removals(&self, now_s: i64) -> Result<(), StoreError> {
         self.write(|txn| {
-            let words = self.tables.removals(txn)?;
+            let words = self.tables.removals(txn, None)?;
             let over = words.filter(|word| !word.as_ref().is_ok_and(|word| word.until_s >= now_s));
             for word in over.collect::<Result<Vec<_>, _>>()? {
                 self.tables.meta.delete(txn, &[PREFIX, &word.name].concat())?;
@@ -152,15 +148,22 @@ impl Tables {
         value.map(|value| removal_from(name, value)).transpose()
     }
 
-    /// All words, in the order of their names.
+    /// Words behind the one of the name `after`, in the order of their names; without one, all.
     fn removals<'t>(
         &self,
         txn: &'t RoTxn<'_, AnyTls>,
+        after: Option<&str>,
     ) -> Result<impl Iterator<Item = Result<Removal, Fault>> + use<'t>, Fault> {
-        let entries = self.meta.prefix_iter(txn, PREFIX)?;
-        Ok(entries.map(|entry| {
-            let (name, value) = entry?;
-            removal_from(name.strip_prefix(PREFIX).unwrap_or(name), value)
+        let from = [PREFIX, after.unwrap_or_default()].concat();
+        let from: (Bound<&str>, Bound<&str>) = (Bound::Excluded(&from), Bound::Unbounded);
+        let entries = self.meta.range(txn, &from)?;
+        let names = entries.map(|entry| {
+            let (key, value) = entry?;
+            Ok(key.strip_prefix(PREFIX).map(|name| (name, value)))
+        });
+        Ok(names.map_while(|entry: Result<_, Fault>| match entry {
+            Ok(entry) => entry.map(|(name, value)| removal_from(name, value)),
+            Err(fault) => Some(Err(fault)),
         }))
     }
 
@@ -176,11 +179,11 @@ impl Tables {
         from: &Self,
         source: &RoTxn<'_, AnyTls>,
     ) -> Result<(), Fault> {
-        let here = self.removals(txn)?.collect::<Result<Vec<_>, _>>()?;
+        let here = self.removals(txn, None)?.collect::<Result<Vec<_>, _>>()?;
         for word in here {
             self.meta.delete(txn, &[PREFIX, &word.name].concat())?;
         }
-        from.removals(source)?.try_for_each(|word| self.put_removal(txn, &word?))
+        from.removals(source, None)?.try_for_each(|word| self.put_removal(txn, &word?))
     }
 }
 
@@ -194,6 +197,9 @@ fn removal_from(name: &str, value: &[u8]) -> Result<Removal, Fault> {
         until_s: i64::from_be_bytes(until),
     })
 }
+
+/// By how many seconds a time that nobody proves may be ahead of the clock, and count.
+pub const AHEAD_S_MAX: i64 = 86_400;
 
 /// What stands before the name in the key of a word.
 const PREFIX: &str = "removed/";

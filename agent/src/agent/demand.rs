@@ -148,7 +148,9 @@ impl Agent {
                 adopted.push((entry, Some(held)));
             }
         }
-        self.adopt_demands(adopted, &[], &HashMap::new());
+        if !adopted.is_empty() {
+            self.adopt_demands(adopted, &[], &HashMap::new());
+        }
     }
 
     /// Whether a name was allowed on demand that no other machine looks after yet: they do once
@@ -207,9 +209,13 @@ impl Agent {
         let Some(known) = self.demanded.known.get_mut(&id) else { return };
         let now = now();
         known.entry.seen_s = now.0;
-        let is_old = known.kept.as_ref().is_none_or(|kept| now.0 - kept.seen_s.min(now.0) > SEEN_S);
         let (entry, lapses) = (known.entry.clone(), known.lapses_at.take());
+        let kept_s = known.kept.as_ref().map(|kept| kept.seen_s);
         let name = entry.name.clone();
+        // Whichever machine remembered it last.
+        let shared_s = self.ledger.demand(&name).ok().flatten().map(|shared| shared.seen_s);
+        let is_old =
+            kept_s.max(shared_s).is_none_or(|kept_s| now.0.saturating_sub(kept_s) > SEEN_S);
         if is_old && self.keep_demand(&entry).is_ok() {
             self.demanded.kept(id, entry);
         }
@@ -314,12 +320,20 @@ impl Agent {
         let lapsed = known.iter().filter(|(_, known)| known.lapses_at.is_some_and(|at| at <= now));
         let lapsed: Vec<_> = lapsed.map(|(id, known)| (*id, known.entry.name.clone())).collect();
         for (id, name) in lapsed {
+            // Somebody may have brought another one meanwhile, here or on another machine.
+            let held = self.ledger.held(std::slice::from_ref(&name)).ok().flatten();
+            let held = held.map(|held| super::held_of(&self.settings, &held));
+            if let Some(held) = held.filter(|held| held.not_after > now) {
+                if let Some(known) = self.demanded.known.get_mut(&id) {
+                    known.lapses_at = None;
+                }
+                self.schedule.want(now, id, vec![name], Some(held));
+                continue;
+            }
             self.demanded.known.remove(&id);
             self.certificates.remove(&id);
-            // Somebody may have brought another one meanwhile.
-            let held = self.ledger.held(std::slice::from_ref(&name)).ok().flatten();
-            let is_over = held.is_none_or(|held| super::seconds(held.not_after_s) <= now);
-            if is_over && let Err(error) = self.ledger.remove(&name) {
+            self.schedule.forget(id);
+            if let Err(error) = self.ledger.remove(&name) {
                 say_at(Priority::Warning, &format!("{name}: not removed: {error}"));
             }
             self.forget_demand(&name);

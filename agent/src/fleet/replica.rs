@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::Certificate;
 use sealane_operator::{Priority, say_at};
-use sealane_store::{KeptChange, Removal, StoreError};
+use sealane_store::{AHEAD_S_MAX, KeptChange, Removal, StoreError};
 use zeroize::Zeroizing;
 
 use super::sealed::{self, OpenError, Opened, Rank};
@@ -302,7 +302,12 @@ impl<'f> Replica<'f> {
     /// The word of an entry, if this machine has none as late, and it counts still.
     fn removal(&mut self, entry: &Entry) -> Option<(String, Removal)> {
         let Fleet { keys, places, .. } = self.fleet;
-        let word = sealed::removal(&entry.key, &entry.value, places, keys);
+        let word = sealed::removal(&entry.key, &entry.value, places, keys).and_then(|word| {
+            match word.at_s > now_s().saturating_add(AHEAD_S_MAX) {
+                true => Err(OpenError::Unusable(AHEAD.into())),
+                false => Ok(word),
+            }
+        });
         let word = self.better(entry, word, Rank::of_removal)?;
         if word.until_s < now_s() {
             self.over.insert(entry.key.clone(), entry.mod_revision);
@@ -421,6 +426,9 @@ pub(super) fn ours(error: &StoreError) -> EtcdError {
 
 /// How long more of what was changed is waited for.
 const DRAIN: Duration = Duration::from_millis(10);
+/// Why a word of removal is not taken.
+const AHEAD: &str =
+    "its time is more than a day ahead of this machine's clock; set the clocks right";
 /// The entry with the cluster that the store was filled from.
 const CLUSTER: &str = "fleet/cluster";
 /// How often it is asked what no watch has told of.

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::harness::agent::Home;
 use super::harness::wait_for;
-use super::machines::Machines;
+use super::machines::{Machines, pem};
 
 /// Each machine looks after some of the names, so that fifty do not all try the same one.
 #[test]
@@ -62,5 +62,29 @@ fn an_order_that_is_put_back_brings_no_old_certificate() {
     let agent = home.start();
     let new = home.wait_until_held("a.test").digest;
     assert_ne!(new, old, "what was removed is back, with its old key");
+    assert!(agent.stop().success());
+}
+
+/// Another machine ended it, and what it brought was removed since: the order that is remembered
+/// here brings nothing back.
+#[test]
+fn an_order_of_this_machine_that_is_over_is_begun_anew() {
+    let Some(machines) = Machines::new(1, &["a.test"]) else { return };
+    let home = &machines.homes[0];
+    let hook_waits = machines.authority.path("hook-waits");
+    fs::write(&hook_waits, "").unwrap();
+    let agent = home.start();
+    wait_for("its order to be under way", || {
+        (!machines.authority.hook_calls().is_empty()).then_some(())
+    });
+    agent.kill();
+    let order = || home.entries("acme/order/");
+    assert_eq!(order().len(), 1);
+    home.import(&["a.test"], &pem("a.test"));
+    home.remove(&["a.test"]);
+    fs::remove_file(&hook_waits).unwrap();
+    let agent = home.start();
+    home.wait_until_held("a.test");
+    assert_eq!(machines.authority.count_said("Added order "), 2);
     assert!(agent.stop().success());
 }

@@ -1,11 +1,13 @@
 //! Names that somebody removes from the store of one machine, and what takes the place of others.
 
 use std::fs;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use sealane_operator::{KeySource, sealing_keys};
 use sealane_store::{Removal, Store, StoreError};
+use sha2::{Digest as _, Sha256};
 
-use super::harness::agent::{Agent, Home};
+use super::harness::agent::{Agent, Home, unix_now_s};
 use super::harness::wait_for;
 use super::machines::{Machines, pem, pem_from};
 
@@ -156,8 +158,7 @@ fn what_another_took_the_place_of_comes_back_by_no_removal() {
 fn a_word_that_counts_no_more_leaves_stores_and_cluster() {
     let Some(two) = Two::start() else { return };
     two.import(&["a.test"], 2021);
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let now_s = i64::try_from(since.as_secs()).unwrap();
+    let now_s = unix_now_s();
     let word = Removal { name: "a.test".into(), at_s: now_s, until_s: now_s + 8 };
     two.homes()[0].store().unwrap().take_over(&[], &[word], &[]).unwrap();
     two.wait_until_none_is_left("a.test");
@@ -175,6 +176,36 @@ fn a_word_that_counts_no_more_leaves_stores_and_cluster() {
         std::thread::sleep(Duration::from_secs(3));
         assert_eq!((generation(), words().len()), (before, 0), "nothing goes on and on");
     }
+    two.stop();
+}
+
+/// A word from a machine whose clock is days ahead, and one that somebody wrote into a store.
+#[test]
+fn a_word_of_a_time_to_come_removes_nothing_elsewhere() {
+    let Some(two) = Two::start() else { return };
+    let [first, second] = two.homes();
+    two.import(&["a.test"], 2021);
+    two.import(&["b.test"], 2021);
+    let at_s = unix_now_s() + 2 * 86_400;
+    let until_s = at_s + 86_400;
+    let keys = sealing_keys(&KeySource::File(first.path("key"))).unwrap();
+    let hash = Sha256::digest("a.test");
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let place = format!("/sealane/test/removed/{hash}");
+    let text = format!("1 {at_s} {until_s} a.test\n");
+    two.machines.cluster.put(&place, &keys.seal_for(&place, text.as_bytes()).unwrap());
+    let word = Removal { name: "b.test".into(), at_s, until_s };
+    first.store().unwrap().take_over(&[], &[word], &[]).unwrap();
+    two.agents[1].wait_until_said("more than a day ahead of this machine's clock");
+    two.import(&["c.test"], 2021);
+    let generations = || [first, second].map(|h| h.store().unwrap().store().generation().unwrap());
+    std::thread::sleep(Duration::from_secs(3));
+    let before = generations();
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(generations(), before, "nothing goes on and on");
+    assert!(first.held("a.test").is_some() && second.held("a.test").is_some());
+    assert!(first.held("b.test").is_none() && second.held("b.test").is_some());
+    assert_eq!(two.machines.cluster.keys("removed/"), [place]);
     two.stop();
 }
 

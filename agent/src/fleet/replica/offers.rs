@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::{CertificateDigest, CertificateStore as _};
 use sealane_operator::{Priority, say_at};
-use sealane_store::{Listed, Removal};
+use sealane_store::{AHEAD_S_MAX, Listed, Removal};
 
 use super::{Names, Replica, TICK, ours};
 use crate::agent::now_s;
@@ -64,7 +64,7 @@ impl Replica<'_> {
         Ok(())
     }
 
-    /// The words of removed names that the store has, and that are of use to anybody.
+    /// The words of removed names that the store has, and that count still.
     async fn words(&self) -> Result<HashMap<String, Removal>, EtcdError> {
         let store = self.fleet.store.store();
         let now_s = now_s();
@@ -74,10 +74,9 @@ impl Replica<'_> {
             let Some(last) = page.last() else { break };
             after = Some(last.name.clone());
             for word in page {
-                is_any_over |= word.until_s < now_s;
-                // Whoever writes the file need not have the sealing key: nothing goes for good.
-                if word.until_s >= now_s && word.at_s <= now_s.saturating_add(AHEAD_S_MAX) {
-                    words.insert(self.fleet.places.removal(&word.name), word);
+                match word.until_s < now_s {
+                    true => is_any_over = true,
+                    false => drop(words.insert(self.fleet.places.removal(&word.name), word)),
                 }
             }
             tokio::task::yield_now().await;
@@ -100,7 +99,10 @@ impl Replica<'_> {
         if self.revision == 0 {
             return Ok(true);
         }
-        let words = self.removals.iter().map(|(place, word)| (place, Rank::of_removal(word)));
+        // Whoever writes the store's file need not have the sealing key: nothing goes for good.
+        let latest_s = now_s().saturating_add(AHEAD_S_MAX);
+        let words = self.removals.iter().filter(|(_, word)| word.at_s <= latest_s);
+        let words = words.map(|(place, word)| (place, Rank::of_removal(word)));
         let all = self.local.iter().map(|(place, rank)| (place, *rank)).chain(words);
         let is_better = |(place, rank): (&String, Rank)| {
             let at = match self.known.get(place) {
@@ -244,8 +246,6 @@ struct Offered {
     value: Vec<u8>,
 }
 
-/// By how much the time of a removal may be ahead of the clock.
-const AHEAD_S_MAX: i64 = 86_400;
 /// Certificates that are put at once: etcd takes 128 changes of one request (--max-txn-ops).
 const BATCH: usize = 64;
 /// Bytes of certificates with which a batch is full: etcd takes 1.5 MiB of one request

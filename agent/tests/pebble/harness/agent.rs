@@ -200,7 +200,8 @@ pub fn run(arguments: &[&str], home: &Home) -> (String, Option<i32>) {
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_sealane-agent");
 
-fn unix_now_s() -> i64 {
+/// Unix time.
+pub fn unix_now_s() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(since.as_secs()).unwrap()
 }
