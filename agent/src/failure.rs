@@ -154,9 +154,18 @@ pub(crate) fn is_gone(error: &Error) -> bool {
         || matches!(kind(problem), "malformed" | "unauthorized")
 }
 
-/// Whether an authority has made an order that says nothing of what it replaces, though it was to.
+/// Whether an authority has made an order that says nothing of what it replaces, though it was to;
+/// or none, because it does not find the order of that one any more (Pebble and Boulder say so in
+/// these words, as a fault of their own).
 pub(crate) fn is_unmatched(error: &Error) -> bool {
-    matches!(error, Error::Other(cause) if cause.to_string().starts_with("replaces field mismatch"))
+    match error {
+        Error::Other(cause) => cause.to_string().starts_with("replaces field mismatch"),
+        Error::Api(problem) => {
+            let detail = problem.detail.as_deref().unwrap_or_default();
+            detail.contains("could not find an order for the given certificate")
+        }
+        _ => false,
+    }
 }
 
 /// What an authority looked for to validate a name, and found.
@@ -287,6 +296,18 @@ mod tests {
             }],
         };
         Failed::of_answer("a.test: a new order", &Error::Api(problem), told, UnixSeconds(1_000))
+    }
+
+    #[test]
+    fn an_order_that_replaces_what_is_not_found_is_made_without_saying_so() {
+        let api = |detail: &str| {
+            let kind = "urn:ietf:params:acme:error:serverInternal";
+            let text = serde_json::json!({ "type": kind, "detail": detail, "status": 500 });
+            Error::Api(serde_json::from_value(text).unwrap())
+        };
+        let found = "could not find an order for the given certificate: no such serial number";
+        assert!(is_unmatched(&api(found)));
+        assert!(!is_unmatched(&api("the database is away")));
     }
 
     #[test]

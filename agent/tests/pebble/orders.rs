@@ -78,7 +78,9 @@ fn what_runs_out_is_renewed_with_another_key() {
     assert!(second.not_after_s > first.not_after_s);
     assert_ne!(public_key(&home, "a.test"), first_key);
     assert!(agent.stop().success());
-    assert!(authority.count_said("is a replacement of") >= 1);
+    // Pebble does not find every certificate that it has issued by its serial number.
+    let said = ["is a replacement of", "could not find order resulting in the given certificate"];
+    assert!(said.iter().any(|words| authority.count_said(words) >= 1));
 }
 
 /// An authority is asked when it would like a certificate renewed, and answers that it would have
