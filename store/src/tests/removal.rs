@@ -212,6 +212,34 @@ fn a_removal_proves_no_row_that_somebody_else_wrote() {
     assert_eq!(served(&store, "a.test"), Ok(None));
 }
 
+/// Whoever can write the file has no sealing key: times that nobody proves set none ahead that is
+/// sealed.
+#[test]
+fn a_time_to_come_that_nobody_proves_counts_for_nothing() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let put_s = |name: &str| store.store().find(name).unwrap()[0].imported_s;
+    let word = Removal { at_s: i64::MAX - 1, ..removal("a.test", 0) };
+    store.take_over(&[], &[word], &[]).unwrap();
+    store.import(&[certificate(&["a.test"]), certificate(&["b.test"])], NOW_S).unwrap();
+    assert_eq!(put_s("a.test"), NOW_S);
+    let forged = store.store().find("b.test").unwrap()[0].digest;
+    let forge = |txn: &mut heed::RwTxn<'_>| {
+        let tables = &store.store().tables;
+        let bytes = tables.certificates.get(txn, &forged.0)?.unwrap().to_vec();
+        let mut record = Record::parse(&bytes).unwrap();
+        record.imported_s = i64::MAX - 1;
+        Ok(tables.certificates.put(txn, &forged.0, &record.to_bytes()?)?)
+    };
+    store.store().write(forge).unwrap();
+    store.import(&[certificate(&["b.test"])], NOW_S + 5).unwrap();
+    assert_eq!(put_s("b.test"), NOW_S + 5);
+    // A word of removal takes no such time over either.
+    store.take_over(&[(certificate(&["c.test"]), i64::MAX - 1)], &[], &[]).unwrap();
+    store.store().remove(&["c.test".into()], NOW_S).unwrap();
+    assert_eq!(store.store().removal("c.test").unwrap().unwrap().at_s, NOW_S);
+}
+
 fn removal(name: &str, at_s: i64) -> Removal {
     Removal { name: name.to_owned(), at_s, until_s: NOW_S + 1 }
 }
