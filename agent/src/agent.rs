@@ -8,7 +8,7 @@ mod plan;
 mod tests;
 mod waits;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -298,6 +298,11 @@ impl Agent {
     /// Orders what is due, or lets it wait: for room, or for an order of another authority.
     fn order(&mut self, due: Due) -> Option<Due> {
         let Due { ticket, id, authority, replaces } = due;
+        // By another certificate it is due at another time.
+        if self.look_again(id) {
+            self.schedule.happened(now(), ticket, Outcome::HeldByAnother { until: now() });
+            return None;
+        }
         let Some(wanted) = self.wanted(id, authority, replaces) else {
             self.schedule.happened(now(), ticket, Outcome::Failed(Failure::Ours));
             return None;
@@ -338,6 +343,10 @@ impl Agent {
     }
 
     fn ask_renewal_info(&mut self, ticket: Ticket, id: CertificateId, authority: AuthorityId) {
+        if self.look_again(id) {
+            let outcome = Outcome::Failed(Failure::TryLater);
+            return self.schedule.happened(now(), ticket, outcome);
+        }
         if let Some(outcome) = self.heard_by_another(id) {
             return self.schedule.happened(now(), ticket, outcome);
         }
@@ -375,7 +384,7 @@ impl Agent {
                 }
             }
             Came::Taken(all) => {
-                all.iter().for_each(|names| self.note_taken(names));
+                self.note_taken(&all);
                 if all.is_empty() {
                     // All has been listed.
                     self.adopt_shared_demands(None);
@@ -409,16 +418,43 @@ impl Agent {
         }
     }
 
-    /// Tells the schedule of a certificate that another machine of the fleet has obtained.
-    fn note_taken(&mut self, names: &[String]) {
-        let id = id_of(names);
-        let Some(known) = self.certificates.get(&id) else {
-            return self.adopt_shared_demands(Some(names));
+    /// Tells the schedule of certificates that came from other machines of the fleet: each counts
+    /// for all that is wanted whose names are among its own.
+    fn note_taken(&mut self, all: &[Vec<String>]) {
+        let several = all.iter().filter(|names| names.len() > 1);
+        let of_several: HashSet<&str> = several.flatten().map(String::as_str).collect();
+        let is_among = |wanted: &WantedCertificate| {
+            wanted.names.first().is_some_and(|first| of_several.contains(first.as_str()))
         };
-        let Ok(Some(listed)) = self.ledger.held(&known.names) else { return };
+        let mut ids: HashSet<CertificateId> = HashSet::new();
+        if !of_several.is_empty() {
+            let among = self.certificates.iter().filter(|(_, wanted)| is_among(wanted));
+            ids.extend(among.map(|(id, _)| *id));
+        }
+        for names in all {
+            let id = id_of(names);
+            if self.certificates.contains_key(&id) {
+                ids.insert(id);
+            } else {
+                self.adopt_shared_demands(Some(names));
+            }
+        }
+        for id in ids {
+            self.look_again(id);
+        }
+    }
+
+    /// Tells the schedule what the store has by now for a certificate, whoever brought it and
+    /// whichever names it has besides; whether that was news.
+    fn look_again(&mut self, id: CertificateId) -> bool {
+        let Some(known) = self.certificates.get(&id) else { return false };
+        let Ok(Some(listed)) = self.ledger.held(&known.names) else { return false };
         let held = held_of(&self.settings, &listed);
-        self.left.forget(id);
-        self.schedule.want(now(), id, known.names.clone(), Some(held));
+        let is_news = self.schedule.want(now(), id, known.names.clone(), Some(held));
+        if is_news {
+            self.left.forget(id);
+        }
+        is_news
     }
 
     fn note_failed(&mut self, wanted: &Wanted, failed: &Failed, ticket: Option<Ticket>) {

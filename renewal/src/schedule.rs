@@ -57,20 +57,21 @@ impl Schedule {
     /// Looks after a certificate with these names, of which the store holds this one or none; the
     /// same again when the store's has changed, by whomever. What is under way for it goes on.
     ///
-    /// What is known already changes nothing, so it may be said as often as one likes.
+    /// What is known already changes nothing, so it may be said as often as one likes; returns
+    /// whether it was news.
     pub fn want(
         &mut self,
         now: UnixSeconds,
         id: CertificateId,
         names: Vec<String>,
         held: Option<Held>,
-    ) {
+    ) -> bool {
         let names = names.into_boxed_slice();
         if let Some(known) = self.certificates.get(&id)
             && known.names == names
             && known.held == held
         {
-            return;
+            return false;
         }
         self.forget(id);
         // Also for one that was forgotten and is wanted again.
@@ -82,6 +83,7 @@ impl Schedule {
         self.certificates.insert(id, certificate);
         self.plan_ask(now, id, None);
         self.place(now, id);
+        true
     }
 
     /// Looks after a certificate no longer. What is under way for it goes on, and its outcome

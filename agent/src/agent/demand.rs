@@ -105,7 +105,9 @@ impl Agent {
             let is_ordered = orders.iter().any(|(ordered, _)| *ordered == id);
             let is_known = before.contains_key(&id) || self.under_way.contains_key(&id);
             match held {
-                Some(held) => self.schedule.want(now(), id, names.clone(), Some(held)),
+                Some(held) => {
+                    self.schedule.want(now(), id, names.clone(), Some(held));
+                }
                 None if is_ordered || is_known => {
                     self.schedule.resume_demand(now(), id, &entry.name);
                 }

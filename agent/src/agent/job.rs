@@ -74,9 +74,14 @@ impl Authorities {
         let Some(fleet) = &self.fleet else { return Ok(None) };
         let label = wanted.names.join(", ");
         let (claim, begun) = fleet.claim(wanted.id, &label).await?;
-        if fleet.has_better(&wanted.names, wanted.key, wanted.held_put_s).await? {
-            // The replica brings it in a moment, and the schedule is told.
-            let text = format!("{label}: another machine of the fleet has just obtained it");
+        let is_here = claim.wait_until_all_is_here().await;
+        let put_s = self.ledger.held(&wanted.names)?.map_or(i64::MIN, |held| held.imported_s);
+        if !is_here || put_s > wanted.held_put_s {
+            let what = match is_here {
+                true => "another machine of the fleet has just obtained it",
+                false => "not ordered before all that is in the fleet's etcd has come here",
+            };
+            let text = format!("{label}: {what}");
             return Err(Failed::held(now().plus(TAKEN_WAIT_S), text));
         }
         if let Some(begun) = begun {
@@ -121,7 +126,7 @@ fn limit_of(wanted: &Wanted) -> Duration {
     ORDER_TIMEOUT.saturating_add(dns::COMMAND_TIMEOUT.saturating_mul(2).saturating_mul(records))
 }
 
-/// Until a certificate that the fleet has is asked for again, if it has not come by then.
+/// Until a certificate is looked at again that another machine may just have obtained.
 const TAKEN_WAIT_S: u64 = 60;
 /// For how long one order may be under way, without records.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(1_800);

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rcgen::{CertificateParams, KeyPair};
+use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
 use sealane_operator::{KeySource, create_key_file, sealing_keys};
 use sealane_renewal::Scope;
 use sealane_store::Store;
@@ -46,6 +48,26 @@ impl Home {
         );
         let file: &Path = &self.folder.path().join("agent.toml");
         Settings::parse(file, &text).map_err(|mistakes| mistakes.to_string()).unwrap()
+    }
+
+    /// Puts a certificate for these names into the store that began and ends in so many days.
+    fn import(&self, names: &[&str], begun: i64, ends: i64) {
+        let key = KeyPair::generate().unwrap();
+        let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut leaf = CertificateParams::new(all).unwrap();
+        let day = |days: i64| {
+            let days_s = u64::try_from(days.abs()).unwrap() * 86_400;
+            let (today, away) = (SystemTime::now(), Duration::from_secs(days_s));
+            if days < 0 { today - away } else { today + away }.into()
+        };
+        (leaf.not_before, leaf.not_after) = (day(begun), day(ends));
+        let leaf = leaf.self_signed(&key).unwrap();
+        let provider = crate::trust::our_provider().unwrap();
+        let mut builder = IndexBuilder::new(&provider, now_s());
+        builder.add("push", (leaf.pem() + &key.serialize_pem()).as_bytes());
+        let indexed = builder.finish(DefaultCertificate::Absent);
+        let all: Vec<_> = indexed.index.iter().map(Arc::clone).collect();
+        self.store.import(&all, now_s()).unwrap();
     }
 
     fn agent(&self, names: &[&str]) -> Agent {
@@ -201,5 +223,45 @@ fn all_is_planned_anew_when_the_clock_was_set_back() {
         assert!(ordered(&mut agent).is_some());
         agent.look_at_clock(now());
         assert_eq!(agent.generation, 1, "once");
+    });
+}
+
+/// An authority, or somebody who imports, gave more names than were asked for.
+#[test]
+fn a_certificate_with_more_names_counts_for_those_that_are_wanted() {
+    let home = Home::new();
+    in_tasks(async {
+        home.import(&["a.test"], -80, 5);
+        let mut agent = home.agent(&["a.test", "c.test"]);
+        assert!(agent.schedule.due(id("a.test")).is_some_and(|at| at <= now()));
+        home.import(&["a.test", "b.test"], -1, 89);
+        let names = ["a.test", "b.test"].map(str::to_owned).to_vec();
+        agent.note(Came::Taken(vec![names]));
+        let due = agent.schedule.due(id("a.test")).unwrap();
+        assert!(due > now().plus(50 * 86_400), "due by what is there now");
+        assert_eq!(agent.certificate_count(), 2, "nothing else is looked after");
+        agent.begin();
+        let under_way: Vec<_> = agent.under_way.keys().copied().collect();
+        assert_eq!(under_way, [id("c.test")]);
+    });
+}
+
+/// Somebody imported it on this machine, of which nobody tells the agent.
+#[test]
+fn what_came_into_the_store_since_is_seen_before_anything_is_ordered() {
+    let home = Home::new();
+    in_tasks(async {
+        home.import(&["a.test"], -80, 5);
+        let mut agent = home.agent(&["a.test"]);
+        home.import(&["a.test", "b.test"], -1, 89);
+        agent.begin();
+        assert!(agent.under_way.is_empty() && agent.due.is_empty(), "nothing is ordered");
+        let due = agent.schedule.due(id("a.test")).unwrap();
+        assert!(due > now().plus(50 * 86_400), "due by what is there now");
+        // A wildcard is another name.
+        home.import(&["*.test"], -1, 89);
+        let mut agent = home.agent(&["c.test"]);
+        agent.begin();
+        assert_eq!(agent.under_way.len(), 1);
     });
 }

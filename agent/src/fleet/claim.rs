@@ -3,19 +3,18 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use sealane_engine::certificates::{Certificate, KeyType};
+use sealane_engine::certificates::Certificate;
 use sealane_renewal::CertificateId;
 use tokio::task::{JoinHandle, spawn_local};
 use zeroize::Zeroizing;
 
 use super::Fleet;
-use super::sealed::{self, Opened, Rank};
+use super::sealed::{self, Rank};
 use super::status::statuses;
 use crate::agent::now;
 use crate::etcd::{Change, Compare, Entry, EtcdError};
 use crate::failure::{Failed, plain};
 use crate::ledger::{Answer, OrderEntry};
-use crate::settings::KeyKind;
 
 /// The right of this machine to order one certificate, for as long as it says that it lives.
 ///
@@ -105,34 +104,6 @@ impl Fleet {
         }
     }
 
-    /// Whether somebody has just put a certificate for these names into the cluster, later than
-    /// `than_s`, that has not come to this machine yet.
-    ///
-    /// # Errors
-    /// The cluster does not answer.
-    pub(crate) async fn has_better(
-        &self,
-        names: &[String],
-        key: KeyKind,
-        than_s: i64,
-    ) -> Result<bool, Failed> {
-        let key_type = match key {
-            KeyKind::P256 => KeyType::EcdsaP256,
-            KeyKind::P384 => KeyType::EcdsaP384,
-            KeyKind::Rsa2048 => KeyType::Rsa { bits: 2_048 },
-        };
-        let place = self.places.certificate(names.iter().map(String::as_str), key_type);
-        let entry = self
-            .etcd
-            .get(&place)
-            .await
-            .map_err(|error| Failed::of_cluster(now(), error.to_string()))?;
-        let Some(entry) = entry else { return Ok(false) };
-        let is_news = entry.mod_revision > self.seen.get();
-        let opened = Opened::new(&place, &entry.value, &self.keys);
-        Ok(is_news && opened.is_ok_and(|opened| opened.rank.put_s > than_s))
-    }
-
     /// The value of an entry that all machines have: what is there, or else `value`, put now.
     ///
     /// # Errors
@@ -191,6 +162,18 @@ impl Fleet {
 }
 
 impl Claim {
+    /// Waits until this machine's store has all that was in the cluster when the claim was made, a
+    /// certificate among it that whoever had the claim before obtained; whether it has.
+    pub(crate) async fn wait_until_all_is_here(&self) -> bool {
+        let all = async {
+            // The watch tells of the claim, too.
+            while self.fleet.seen.get() < self.made {
+                tokio::time::sleep(SEEN_TICK).await;
+            }
+        };
+        tokio::time::timeout(SEEN_WAIT, all).await.is_ok()
+    }
+
     /// Shares what the order has come to, and the answers that any machine may be asked for.
     /// Returns when those that are there have them, or some seconds later.
     ///
@@ -298,3 +281,7 @@ impl Fleet {
 const ANSWERS_TICK: Duration = Duration::from_millis(200);
 /// How long that is waited for.
 const ANSWERS_WAIT: Duration = Duration::from_secs(10);
+/// How often it is looked whether all that is in the cluster is here.
+const SEEN_TICK: Duration = Duration::from_millis(20);
+/// How long that is waited for.
+const SEEN_WAIT: Duration = Duration::from_secs(10);

@@ -139,6 +139,32 @@ fn a_claim_whose_answer_is_lost_is_this_machines() {
     });
 }
 
+/// What whoever had the claim before put into the cluster, under whichever names, is in the store
+/// before it is judged whether there is anything to order.
+#[test]
+fn an_order_waits_until_all_is_here_that_was_there_when_it_was_claimed() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        fleet.came_back();
+        made_up.put_unheard("/sealane/another", b"put before");
+        fleet.seen.set(100);
+        let (claim, _) = fleet.claim(ID, "a.test").await.unwrap();
+        let waited = Rc::new(Cell::new(false));
+        let waits = Rc::clone(&waited);
+        let waiting = spawn_local(async move {
+            let is_here = claim.wait_until_all_is_here().await;
+            waits.set(true);
+            is_here
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        fleet.seen.set(101);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!waited.get(), "it was claimed behind that");
+        fleet.seen.set(102);
+        assert!(waiting.await.unwrap());
+    });
+}
+
 #[test]
 fn whoever_waits_hears_that_the_cluster_is_back() {
     with_machine(async |machine| {
