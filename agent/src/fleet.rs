@@ -96,6 +96,7 @@ impl Fleet {
     pub(crate) async fn share(self: Rc<Self>, changed: impl Fn(Vec<Vec<String>>)) {
         let mut wait = WAIT_MIN;
         loop {
+            self.note_behind();
             let mut followed = Duration::ZERO;
             let failure = match Replica::listed(&self, &changed).await {
                 Ok(mut replica) => {
@@ -136,6 +137,7 @@ impl Fleet {
 
     /// Tells the others that this machine goes, so that they look after what is its own.
     pub(crate) async fn leave(&self) {
+        self.note_behind();
         let lease = self.status_lease.take();
         if lease != 0 {
             // If that is not heard, the lease runs out.
@@ -193,6 +195,12 @@ impl Fleet {
         }
         self.tell_health(Some(&text));
         self.away.replace(Some((since, text)));
+    }
+
+    /// Has what is imported put anew from now on, until this machine has what the fleet has. If
+    /// that cannot be written, nothing can be imported.
+    fn note_behind(&self) {
+        let _ = self.store.store().note_behind();
     }
 
     /// Leaves word in the store for `sealane serve`, which says on `/healthz` when it is long.

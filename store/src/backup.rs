@@ -60,6 +60,7 @@ impl Store {
 /// Puts the entries of `from` in the place of those of `tables`, and notes which certificates left.
 fn take_over(tables: &Tables, txn: &mut RwTxn<'_>, from: &Tables) -> Result<(), Fault> {
     let source = from.env.read_txn()?;
+    let is_of_fleet = tables.is_of_fleet(txn)? || from.is_of_fleet(&source)?;
     let mut gone = Vec::new();
     for entry in tables.certificates.iter(txn)? {
         let (digest, _) = entry?;
@@ -77,5 +78,8 @@ fn take_over(tables: &Tables, txn: &mut RwTxn<'_>, from: &Tables) -> Result<(), 
     // The seals were counted with the table that counts them.
     tables.take_over_kept(txn, from, &source)?;
     tables.take_over_removals(txn, from, &source)?;
+    if is_of_fleet {
+        tables.set_behind(txn)?;
+    }
     gone.into_iter().try_for_each(|digest| tables.note_gone(txn, digest))
 }

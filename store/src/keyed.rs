@@ -56,6 +56,8 @@ impl KeyedStore {
 
     /// Adds certificates in one transaction. Of two with one kind of key the later one is served
     /// for the names they have in common, and one that is served for no name any more is removed.
+    /// One that is served already keeps the time at which it was put, but where the store
+    /// [may lack](crate::Store::is_behind) what others have.
     ///
     /// `now_s` is Unix time.
     ///
@@ -203,9 +205,15 @@ impl KeyedStore {
         let record = self.tables().record(txn, digest).ok().flatten();
         let here_s = record.map(|record| record.imported_s);
         let is_newer = here_s.is_none_or(|here_s| here_s < put.at_s());
-        let is_known = !is_newer || matches!(put, Put::New(_));
-        if is_known && self.is_whole(txn, digest, certificate).unwrap_or(false) {
+        let is_whole = self.is_whole(txn, digest, certificate).unwrap_or(false);
+        // What all machines have stays as it is; of what others have, or removed, nobody knows here
+        // while this one may lack it.
+        let has_news =
+            is_newer && (matches!(put, Put::Elsewhere(_)) || self.tables().is_behind(txn)?);
+        if is_whole {
             imported.unchanged += 1;
+        }
+        if is_whole && !has_news {
             return Ok(true);
         }
         let put_s = here_s.map_or(put.at_s(), |here_s| here_s.max(put.at_s()));
@@ -220,10 +228,10 @@ impl KeyedStore {
             }
             replaced.extend(self.rows().place(txn, name, placed)?.map(|before| before.0));
         }
-        if replaced.is_empty() {
-            imported.added += 1;
-        } else {
-            imported.replaced += 1;
+        match (is_whole, replaced.is_empty()) {
+            (true, _) => {}
+            (false, true) => imported.added += 1,
+            (false, false) => imported.replaced += 1,
         }
         for before in replaced {
             self.tables().drop_if_unserved(txn, CertificateDigest(before))?;

@@ -17,6 +17,7 @@
 
 mod agreement;
 mod backup;
+mod behind;
 mod erase;
 mod error;
 mod examine;
@@ -40,6 +41,7 @@ mod tests;
 mod unlocked;
 mod word;
 
+pub use behind::FLEET_CLUSTER;
 pub use error::StoreError;
 pub use examine::{Examined, examine};
 pub use kept::{

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::Certificate;
 use sealane_operator::{Priority, say_at};
-use sealane_store::{AHEAD_S_MAX, KeptChange, Removal, StoreError};
+use sealane_store::{AHEAD_S_MAX, FLEET_CLUSTER, KeptChange, Removal, StoreError};
 use zeroize::Zeroizing;
 
 use super::sealed::{self, OpenError, Opened, Rank};
@@ -254,7 +254,7 @@ impl<'f> Replica<'f> {
         let changes: Vec<KeptChange<'_>> = entries
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_ref().map(|value| value.as_slice())))
-            .chain(upto.as_ref().map(|upto| (CLUSTER, Some(upto.as_bytes()))))
+            .chain(upto.as_ref().map(|upto| (FLEET_CLUSTER, Some(upto.as_bytes()))))
             .collect();
         let unserved = self.fleet.store.take_over(&taken, &removals, &changes);
         let unserved: HashSet<[u8; 32]> =
@@ -389,7 +389,7 @@ impl<'f> Replica<'f> {
     /// one set back to an older state.
     fn note_cluster(&mut self, cluster: &str) -> Result<(), EtcdError> {
         let store = &self.fleet.store;
-        let before = store.kept(CLUSTER).map_err(|error| ours(&error))?;
+        let before = store.kept(FLEET_CLUSTER).map_err(|error| ours(&error))?;
         let before = before.map(|text| String::from_utf8_lossy(&text).into_owned());
         let (before, written) = before
             .as_deref()
@@ -415,7 +415,7 @@ impl<'f> Replica<'f> {
         }
         self.cluster = Some(cluster.to_owned());
         let text = format!("{cluster} {}", self.revision);
-        let kept = store.keep(&[], 0, &[(CLUSTER, Some(text.as_bytes()))]);
+        let kept = store.keep(&[], 0, &[(FLEET_CLUSTER, Some(text.as_bytes()))]);
         kept.map(drop).map_err(|error| ours(&error))
     }
 }
@@ -429,8 +429,6 @@ const DRAIN: Duration = Duration::from_millis(10);
 /// Why a word of removal is not taken.
 const AHEAD: &str =
     "its time is more than a day ahead of this machine's clock; set the clocks right";
-/// The entry with the cluster that the store was filled from.
-const CLUSTER: &str = "fleet/cluster";
 /// How often it is asked what no watch has told of.
 const LOOK_BEHIND: Duration = Duration::from_secs(300);
 /// Certificates and entries that are not taken, of which it is told one by one.

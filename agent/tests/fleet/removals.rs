@@ -254,6 +254,63 @@ fn a_copy_that_is_put_back_changes_nothing_elsewhere() {
     two.stop();
 }
 
+/// On a machine whose agent is stopped, of what it serves already.
+#[test]
+fn what_is_imported_without_an_agent_is_put_after_what_was_removed_before() {
+    let Some(mut two) = Two::start() else { return };
+    let text = pem("a.test");
+    two.homes()[1].import(&["a.test"], &text);
+    two.homes()[0].wait_until_held("a.test");
+    assert!(two.agents.pop().unwrap().stop().success());
+    let [first, second] = two.homes();
+    first.remove(&["a.test"]);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(first.held("a.test").is_none() && second.held("a.test").is_some());
+    second.import(&["a.test"], &text);
+    two.agents.push(two.machines.homes[1].start());
+    two.homes()[0].wait_until_held("a.test");
+    assert!(two.homes()[1].held("a.test").is_some());
+    two.stop();
+}
+
+/// Out of a copy, into a store that does not know yet what was removed since, and beside it what is
+/// served by all already.
+#[test]
+fn what_is_imported_once_a_copy_was_put_back_is_back_whatever_was_removed_since() {
+    let Some(mut two) = Two::start() else { return };
+    let gone = pem("gone.test");
+    let [first, second] = two.homes();
+    second.import(&["gone.test"], &gone);
+    first.wait_until_held("gone.test");
+    let is_behind = |home: &Home| home.store().unwrap().store().is_behind().unwrap();
+    wait_for("all to be there", || (!is_behind(second)).then_some(()));
+    let copy = second.path("copy");
+    fs::create_dir(&copy).unwrap();
+    second.store().unwrap().store().back_up(&copy.join("data.mdb")).unwrap();
+    let put_s = |home: &Home| home.held("gone.test").map(|held| held.imported_s);
+    let before = put_s(first);
+    std::thread::sleep(Duration::from_secs(2));
+    second.import(&["gone.test"], &gone);
+    assert_eq!(put_s(second), before, "it is what all machines have");
+    first.remove(&["gone.test"]);
+    two.wait_until_none_is_left("gone.test");
+    assert!(two.agents.pop().unwrap().stop().success());
+    let second = &two.machines.homes[1];
+    {
+        let (copy, store) = (Store::open(&copy).unwrap(), second.store().unwrap());
+        assert!(store.store().replace(&copy, || Ok::<_, StoreError>(())).unwrap());
+    }
+    // Times are in seconds; of two in one, the removal holds.
+    std::thread::sleep(Duration::from_secs(1));
+    second.import(&["gone.test"], &gone);
+    two.agents.push(second.start());
+    two.homes()[0].wait_until_held("gone.test");
+    let second = two.homes()[1];
+    wait_for("all to be there", || (!is_behind(second)).then_some(()));
+    assert!(second.held("gone.test").is_some());
+    two.stop();
+}
+
 #[test]
 fn a_snapshot_that_is_put_back_brings_nothing_back_that_was_removed() {
     let Some(two) = Two::start() else { return };

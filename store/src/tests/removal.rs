@@ -193,6 +193,52 @@ fn a_copy_that_is_put_back_has_the_words_of_its_time() {
     assert_eq!(words.iter().map(|word| &*word.name).collect::<Vec<_>>(), ["b.test"]);
 }
 
+/// What was removed meanwhile, and is not known here yet, was removed before it was imported.
+#[test]
+fn what_is_imported_into_a_store_that_may_lack_something_is_put_anew() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let (a, b) = (certificate(&["a.test"]), certificate(&["b.test"]));
+    store.import(&[Arc::clone(&a), Arc::clone(&b)], NOW_S).unwrap();
+    let put_s = |name: &str| store.store().find(name).unwrap()[0].imported_s;
+    let again = |now_s| store.import(&[Arc::clone(&a)], now_s).unwrap();
+    let unchanged = Imported { unchanged: 1, ..Imported::default() };
+    assert_eq!((again(NOW_S + 1), put_s("a.test")), (unchanged, NOW_S));
+    // A copy of a machine of no fleet lacks nothing.
+    let copy = TempDir::new().unwrap();
+    store.store().back_up(&copy.path().join(DATA_FILE)).unwrap();
+    let put_back = || {
+        let copy = Store::open(copy.path()).unwrap();
+        assert!(store.store().replace(&copy, || Ok::<_, StoreError>(())).unwrap());
+    };
+    put_back();
+    store.store().note_put_back().unwrap();
+    assert_eq!((again(NOW_S + 2), put_s("a.test")), (unchanged, NOW_S));
+    store.keep(&[], 0, &[(FLEET_CLUSTER, Some(b"7 1"))]).unwrap();
+    assert_eq!((again(NOW_S + 3), put_s("a.test")), (unchanged, NOW_S));
+    // Of one it may, also if it was none at the time of the copy.
+    put_back();
+    assert!(store.store().is_behind().unwrap());
+    assert_eq!((again(NOW_S + 4), put_s("a.test")), (unchanged, NOW_S + 4));
+    assert_eq!(put_s("b.test"), NOW_S, "it was not imported");
+    store.take_over(&[], &[removal("a.test", NOW_S + 3)], &[]).unwrap();
+    assert_eq!(served(&store, "a.test"), Ok(leaf(&a)));
+    // Not once it has all, unless it has changed since that was so.
+    let before = store.store().generation().unwrap();
+    again(NOW_S + 5);
+    store.store().note_abreast(before).unwrap();
+    assert_eq!((again(NOW_S + 6), put_s("a.test")), (unchanged, NOW_S + 6));
+    store.store().note_abreast(store.store().generation().unwrap()).unwrap();
+    assert_eq!((again(NOW_S + 7), put_s("a.test")), (unchanged, NOW_S + 6));
+    // A whole folder that comes from a copy.
+    store.keep(&[], 0, &[(FLEET_CLUSTER, Some(b"7 1"))]).unwrap();
+    store.store().note_put_back().unwrap();
+    assert!(store.store().is_behind().unwrap());
+    let path = store.store().path().to_owned();
+    drop(store);
+    examine(&path, || {}).unwrap();
+}
+
 /// Rows that nobody with a sealing key wrote are not proven by a removal beside them.
 #[test]
 fn a_removal_proves_no_row_that_somebody_else_wrote() {

@@ -33,11 +33,15 @@ impl Replica<'_> {
         if !self.may_offer && self.may_lack {
             self.may_lack = self.take_what_is_lacking(changed).await?;
         }
-        match self.may_offer {
-            // What takes the place of something is there before that is deleted.
-            true => Ok(()),
-            false => self.delete_what_is_over().await,
+        // What takes the place of something is there before that is deleted.
+        if self.may_offer {
+            return Ok(());
         }
+        self.delete_what_is_over().await?;
+        if let Some((version, ..)) = self.scanned.filter(|_| !self.may_lack) {
+            self.fleet.store.store().note_abreast(version).map_err(|error| ours(&error))?;
+        }
+        Ok(())
     }
 
     /// Looks through the store for the best that it has at each place.

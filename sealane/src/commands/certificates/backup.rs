@@ -53,6 +53,7 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
     let told = match replace_live(&path, &copy, &kept)? {
         true => format!("; a copy of what it was is {}", kept.display()),
         false => {
+            copy.store().note_put_back()?;
             // The database remembers the path that it was opened by.
             drop(copy);
             match put_in_place(scratch, &path, &kept)? {
