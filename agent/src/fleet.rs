@@ -23,7 +23,7 @@ mod tests;
 mod tickets;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,6 +54,8 @@ pub(crate) struct Fleet {
     provider: CryptoProvider,
     settings: FleetSettings,
     store: Arc<KeyedStore>,
+    /// Entries that count as nothing, because no sealing key of this machine opens them.
+    passed_over: RefCell<HashSet<String>>,
     /// What is wrong with the cluster, since when; none while it answers.
     away: RefCell<Option<(Instant, String)>>,
     /// The revision of the last change that this machine has taken.
@@ -83,6 +85,7 @@ impl Fleet {
             provider: our_provider()?,
             settings: settings.clone(),
             store,
+            passed_over: RefCell::default(),
             away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
             seen: Cell::new(0),
             is_complete: Cell::new(false),

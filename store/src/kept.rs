@@ -76,6 +76,26 @@ impl KeyedStore {
         })
     }
 
+    /// The names of entries that begin with `prefix`, in their order, behind `after`, at most
+    /// `count_max`; whether they open or not.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn kept_names(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        count_max: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.store().read(|txn| {
+            let all = self.store().tables.kept(txn, prefix)?;
+            let names = all.map(|entry| Ok(entry?.0));
+            let is_behind =
+                |name: &Result<&str, Fault>| name.as_ref().map_or(true, |name| after < Some(*name));
+            names.filter(is_behind).take(count_max).map(|name| Ok(name?.to_owned())).collect()
+        })
+    }
+
     /// Imports `certificates` as [`Self::import`] does, and makes `changes` of entries, all in one
     /// transaction.
     ///

@@ -5,13 +5,15 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, TICKET_ROOTS, UnsealError};
+use sealane_operator::{Priority, say_at};
+use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, StoreError, TICKET_ROOTS, UnsealError};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::replica::ours;
 use super::{Fleet, tickets};
 use crate::etcd::{Change, Compare, Entry, EtcdError, PAGE};
+use crate::failure::plain;
 
 /// What the entry `name` of the cluster holds; none if it is nothing that machines share, or taken
 /// care of. Of ticket roots the later ones are taken.
@@ -51,6 +53,42 @@ pub(super) fn drop_answers(fleet: &Fleet, there: &HashSet<String>) -> Result<(),
 }
 
 impl Fleet {
+    /// The entry `name` of this machine's store; none if no sealing key opens it, as if it were not
+    /// there, which is told once.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub(super) fn opened(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, StoreError> {
+        match self.store.kept(name) {
+            Err(error @ StoreError::Damaged { .. }) => {
+                self.pass_over(name, Some(&error.to_string()));
+                Ok(None)
+            }
+            read => {
+                self.pass_over(name, None);
+                read
+            }
+        }
+    }
+
+    /// Notes what is wrong with an entry that counts as nothing, and says so if it is news; or that
+    /// nothing is any more.
+    pub(super) fn pass_over(&self, name: &str, what: Option<&str>) {
+        let mut passed_over = self.passed_over.borrow_mut();
+        match what {
+            Some(what) if passed_over.len() < PASSED_OVER_MAX => {
+                if passed_over.insert(name.to_owned()) {
+                    let name = plain(name);
+                    say_at(Priority::Warning, &format!("fleet: {name}: passed over: {what}"));
+                }
+            }
+            Some(_) => {}
+            None => {
+                passed_over.remove(name);
+            }
+        }
+    }
+
     /// Puts accounts back that the cluster has lost, or that somebody without a sealing key has
     /// ruined there, until the process ends; and, once, those that an older sealing key has sealed.
     pub(super) async fn keep_accounts(self: Rc<Self>) {
@@ -68,8 +106,10 @@ impl Fleet {
     }
 
     async fn put_accounts_back(&self, resealed: &mut HashSet<String>) -> Result<(), EtcdError> {
-        let here = self.store.kept_under(ACCOUNTS, None, PAGE).map_err(|error| ours(&error))?;
-        for (name, mut value) in here {
+        let here = self.store.kept_names(ACCOUNTS, None, PAGE).map_err(|error| ours(&error))?;
+        for name in here {
+            let value = self.opened(&name).map_err(|error| ours(&error))?;
+            let Some(mut value) = value else { continue };
             let place = self.places.entry(&name);
             let there = self.etcd.get(&place).await?;
             let opened = there.as_ref().map(|there| self.keys.open_at(&place, &there.value));
@@ -115,6 +155,8 @@ const ACCOUNTS: &str = "acme/account/";
 const ACCOUNTS_LOOK: Duration = Duration::from_secs(60);
 /// Entries with answers to challenges.
 const ANSWERS: &str = "challenge/";
+/// Entries that are passed over and told one by one.
+const PASSED_OVER_MAX: usize = 100;
 /// Entries of the store that all machines have.
 const SHARED: [&str; 5] = [ANSWERS, ACCOUNTS, "acme/demand/", WAITS, "tickets/"];
 /// Entries with what is waited for.

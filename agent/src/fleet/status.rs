@@ -43,7 +43,7 @@ impl Reported {
             certificates,
             generation: fleet.store.store().generation().unwrap_or_default(),
             machine: fleet.settings.machine.clone(),
-            not_taken: self.refused.get(),
+            not_taken: self.refused.get() + fleet.passed_over.borrow().len() as u64,
             revision: fleet.seen.get(),
             soonest_end_s: soonest,
             version: env!("CARGO_PKG_VERSION").to_owned(),

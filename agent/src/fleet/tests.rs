@@ -211,6 +211,62 @@ fn ticket_roots_are_brought_forward_without_the_cluster() {
     });
 }
 
+/// Entries of somebody who writes into the store's file count as nothing, and all else
+/// goes on.
+#[test]
+fn entries_of_the_store_that_no_key_opens_stop_no_roots_and_no_accounts() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, store, .. } = &machine;
+        let (theirs, _) = SealingKeys::generate().unwrap();
+        let stranger = KeyedStore::new(Arc::clone(store.store()), theirs).unwrap();
+        let (ruined, good) = ("acme/account/0", "acme/account/1");
+        let junk = [TICKET_ROOTS, "fleet/tickets", ruined].map(|name| (name, Some(&b"x"[..])));
+        stranger.keep(&[], 0, &junk).unwrap();
+        store.keep(&[], 0, &[(good, Some(b"{\"url\":\"https://ca.test/1\"}"))]).unwrap();
+        fleet.came_back();
+        spawn_local(Rc::clone(fleet).keep_tickets());
+        let is_there = |name: &str| made_up.entry(&fleet.places.entry(name)).is_some();
+        until("an account", || is_there(good)).await;
+        until("roots for all", || is_there(TICKET_ROOTS)).await;
+        until("its own roots", || matches!(store.kept(TICKET_ROOTS), Ok(Some(_)))).await;
+        assert!(!is_there(ruined));
+        // The roots are in order again.
+        until("it to be seen", || fleet.passed_over.borrow().len() == 1).await;
+        status::Reported::default().renew(fleet, 0, false).await.unwrap();
+        let (told, _) = made_up.entry(&fleet.places.status("m0")).unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+        assert_eq!(told["not_taken"], 1, "{told}");
+    });
+}
+
+/// Roots of a machine that has another sealing key are let alone, and this machine's are
+/// brought forward.
+#[test]
+fn roots_of_the_cluster_that_no_key_opens_stop_none_of_this_machine() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, store, .. } = &machine;
+        let then = UnixSeconds(now().0 - 20 * 43_200);
+        let fill = |bytes: &mut [u8]| bytes.fill(7);
+        let old = TicketRoot::generate(Duration::from_secs(43_200), then, fill).unwrap();
+        let text = old.to_text().unwrap();
+        store.keep(&[], 0, &[(TICKET_ROOTS, Some(text.as_bytes()))]).unwrap();
+        let place = fleet.places.entry(TICKET_ROOTS);
+        let (theirs, _) = SealingKeys::generate().unwrap();
+        let sealed = theirs.seal_for(&place, b"of another").unwrap();
+        made_up.put_unheard(&place, &sealed);
+        fleet.came_back();
+        spawn_local(Rc::clone(fleet).keep_tickets());
+        let stored = || {
+            let entry = store.kept(TICKET_ROOTS).unwrap().unwrap();
+            TicketRoot::from_text(str::from_utf8(&entry).unwrap()).unwrap()
+        };
+        until("a later root", || stored().epoch() > old.epoch()).await;
+        assert!(stored().agrees_with(&old), "it is the same one");
+        assert_eq!(made_up.entry(&place).unwrap().0, sealed, "they are let alone");
+        assert_eq!(fleet.passed_over.borrow().len(), 1, "told once");
+    });
+}
+
 /// A machine is there for a while after its last word, and no longer.
 #[test]
 fn what_a_machine_tells_of_itself_runs_out_soon_after_its_last_word() {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use sealane_engine::provider::random;
 use sealane_engine::tickets::{TicketRoot, TicketRootError, UnixSeconds};
 use sealane_operator::{Priority, say_at};
-use sealane_store::{KeyedStore, SealingKeys, TICKET_ROOTS, UnsealError};
+use sealane_store::{KeyedStore, SealingKeys, StoreError, TICKET_ROOTS, UnsealError};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_local;
 use zeroize::Zeroizing;
@@ -56,13 +56,22 @@ impl Fleet {
     async fn keep_shared_tickets(&self, looks: &mut Looks) -> Result<(), String> {
         let rotation = Rotation::of(&self.settings);
         let here = Numbered::of_store(&self.store)?;
+        self.opened(TICKET_ROOTS).map_err(|error| error.to_string())?;
         let is_looked = looks.last.is_some_and(|at| at.elapsed() < CLUSTER_LOOK);
         let root = here.as_ref().map(|here| &here.root);
         if is_looked && decided(rotation, root)?.is_none() {
             return Ok(());
         }
         looks.last = Some(Instant::now());
-        let shared = Shared::of(&self.etcd, &self.places, &self.keys).await?;
+        let shared = match Shared::of(&self.etcd, &self.places, &self.keys).await? {
+            Ok(shared) => shared,
+            // Whoever put it there may know more.
+            Err(unread) => {
+                self.pass_over(&unread.place, Some(&unread.text()));
+                return self.keep_own_tickets();
+            }
+        };
+        self.pass_over(&shared.place, None);
         let theirs = shared.roots.as_ref();
         let known = Known::of(here.as_ref(), theirs, time());
         if let Some(root) = decided(rotation, known.root)? {
@@ -134,7 +143,7 @@ pub(crate) async fn rotate_tickets(
     let places = Places::below(&settings.prefix);
     let rotation = Rotation::of(settings);
     for _ in 0..ATTEMPTS {
-        let shared = Shared::of(etcd, &places, keys).await?;
+        let shared = Shared::of(etcd, &places, keys).await?.map_err(|unread| unread.text())?;
         let here = Numbered::of_store(store)?;
         let known = Known::of(here.as_ref(), shared.roots.as_ref(), time());
         let secret = secret()?;
@@ -157,11 +166,15 @@ struct Numbered {
 }
 
 impl Numbered {
-    /// What this machine's store has.
+    /// What this machine's store has. What no sealing key opens there counts as nothing, so that
+    /// what others have takes its place.
     fn of_store(store: &KeyedStore) -> Result<Option<Self>, String> {
-        let text = store.kept(TICKET_ROOTS).map_err(|error| error.to_string())?;
-        let Some(text) = text else { return Ok(None) };
-        let counted = store.kept(COUNTED).map_err(|error| error.to_string())?;
+        let opened = |name| match store.kept(name) {
+            Err(StoreError::Damaged { .. }) => Ok(None),
+            read => read.map_err(|error| error.to_string()),
+        };
+        let Some(text) = opened(TICKET_ROOTS)? else { return Ok(None) };
+        let counted = opened(COUNTED)?;
         let counted = counted.and_then(|counted| String::from_utf8(counted.to_vec()).ok());
         let number = counted.and_then(|counted| {
             let (number, of) = counted.split_once(' ')?;
@@ -255,23 +268,31 @@ struct Shared<'f> {
 }
 
 impl<'f> Shared<'f> {
-    async fn of(etcd: &'f Etcd, places: &Places, keys: &'f SealingKeys) -> Result<Self, String> {
+    /// Those that are there now.
+    ///
+    /// # Errors
+    /// The cluster does not answer as it should; or another machine may have put there what cannot
+    /// be read here.
+    async fn of(
+        etcd: &'f Etcd,
+        places: &Places,
+        keys: &'f SealingKeys,
+    ) -> Result<Result<Self, Unread>, String> {
         let place = places.entry(TICKET_ROOTS);
         let entry = etcd.get(&place).await.map_err(|error| error.to_string())?;
         let revision = entry.as_ref().map_or(0, |entry| entry.mod_revision);
         let is_current = entry.as_ref().is_none_or(|entry| keys.is_current(&entry.value));
         let opened = entry.map(|entry| keys.open_at(&place, &entry.value));
-        let roots = match opened {
-            Some(Ok(opened)) => {
-                Some(Numbered::parse(&opened).map_err(|error| format!("{place}: {error}"))?)
-            }
+        let read = match opened {
+            Some(Ok(opened)) => Numbered::parse(&opened).map(Some),
             // Nobody with the sealing key wrote it: it counts as nothing.
-            Some(Err(UnsealError::Damaged)) | None => None,
-            Some(Err(error @ UnsealError::KeyMissing { .. })) => {
-                return Err(format!("{place}: {error}"));
-            }
+            Some(Err(UnsealError::Damaged)) | None => Ok(None),
+            Some(Err(error @ UnsealError::KeyMissing { .. })) => Err(error.to_string()),
         };
-        Ok(Self { etcd, is_current, keys, place, revision, roots })
+        Ok(match read {
+            Ok(roots) => Ok(Self { etcd, is_current, keys, place, revision, roots }),
+            Err(what) => Err(Unread { place, what }),
+        })
     }
 
     /// Puts `roots` there; whether nobody was faster.
@@ -283,6 +304,22 @@ impl<'f> Shared<'f> {
         let put = [Change::Put(&self.place, &sealed, 0)];
         let made = self.etcd.change_if(&compare, &put).await;
         made.map(|revision| revision.is_some()).map_err(|error| error.to_string())
+    }
+}
+
+/// Roots in the cluster that cannot be read here.
+struct Unread {
+    place: String,
+    what: String,
+}
+
+impl Unread {
+    fn text(&self) -> String {
+        let Self { place, what } = self;
+        format!(
+            "{place}: {what}; the ticket roots of this machine are brought forward alone until \
+             then; if no machine can read it: etcdctl del {place}"
+        )
     }
 }
 
