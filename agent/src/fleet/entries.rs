@@ -90,34 +90,31 @@ impl Fleet {
     }
 
     /// Puts accounts back that the cluster has lost, or that somebody without a sealing key has
-    /// ruined there, until the process ends; and, once, those that an older sealing key has sealed.
+    /// ruined there, until the process ends.
     pub(super) async fn keep_accounts(self: Rc<Self>) {
-        let (mut looked, mut resealed) = (None::<Instant>, HashSet::new());
+        let mut looked = None::<Instant>;
         loop {
             let is_due = looked.is_none_or(|at| at.elapsed() > ACCOUNTS_LOOK);
             if !self.is_complete() {
                 // What comes back may be another.
                 looked = None;
-            } else if is_due && self.put_accounts_back(&mut resealed).await.is_ok() {
+            } else if is_due && self.put_accounts_back().await.is_ok() {
                 looked = Some(Instant::now());
             }
             tokio::time::sleep(TICK).await;
         }
     }
 
-    async fn put_accounts_back(&self, resealed: &mut HashSet<String>) -> Result<(), EtcdError> {
+    async fn put_accounts_back(&self) -> Result<(), EtcdError> {
         let here = self.store.kept_names(ACCOUNTS, None, PAGE).map_err(|error| ours(&error))?;
         for name in here {
             let value = self.opened(&name).map_err(|error| ours(&error))?;
-            let Some(mut value) = value else { continue };
+            let Some(value) = value.filter(|value| is_opened(value)) else { continue };
             let place = self.places.entry(&name);
             let there = self.etcd.get(&place).await?;
             let opened = there.as_ref().map(|there| self.keys.open_at(&place, &there.value));
-            let is_current = there.as_ref().is_some_and(|there| self.keys.is_current(&there.value));
-            match opened {
-                Some(Ok(theirs)) if !is_current && resealed.insert(name) => value = theirs,
-                None | Some(Err(UnsealError::Damaged)) if is_opened(&value) => {}
-                _ => continue,
+            if !matches!(opened, None | Some(Err(UnsealError::Damaged))) {
+                continue;
             }
             let sealed = self.keys.seal_for(&place, &value);
             let sealed = sealed.map_err(|error| EtcdError::ours(&error.to_string()))?;
@@ -142,6 +139,12 @@ fn is_opened(text: &[u8]) -> bool {
 /// Whether the entry `name` is of no use any more once it is deleted.
 pub(super) fn is_passing(name: &str) -> bool {
     is_shared(name) && (name.starts_with(ANSWERS) || name.starts_with(WAITS))
+}
+
+/// Whether the entry `name` is sealed anew once there is another key: an answer is there for
+/// minutes, and roots are looked after for themselves.
+pub(super) fn is_to_be_resealed(name: &str) -> bool {
+    is_shared(name) && !name.starts_with(ANSWERS) && name != TICKET_ROOTS
 }
 
 /// Whether machines share the entry `name` of their stores.

@@ -57,6 +57,8 @@ pub(super) struct Replica<'f> {
     resealed: HashSet<String>,
     /// The revision up to which everything is here.
     revision: i64,
+    /// Entries of the cluster that an older sealing key has sealed.
+    to_reseal: HashSet<String>,
     /// The version of the store that was looked through, when, and how long that took.
     scanned: Option<(u64, Instant, Duration)>,
     /// What is larger than the cluster takes.
@@ -86,6 +88,7 @@ impl<'f> Replica<'f> {
             removals: HashMap::new(),
             reported: Reported::default(),
             resealed: HashSet::new(),
+            to_reseal: HashSet::new(),
             revision: 0,
             scanned: None,
             too_large: HashSet::new(),
@@ -213,7 +216,11 @@ impl<'f> Replica<'f> {
                 self.fleet.note_machine(machine, true);
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 match entries::taken(self.fleet, name, &entry) {
-                    Ok(value) => entries.extend(value.map(|value| (name.to_owned(), Some(value)))),
+                    Ok(Some(value)) => {
+                        self.note_seal(name, &entry);
+                        entries.push((name.to_owned(), Some(value)));
+                    }
+                    Ok(None) => {}
                     Err(error) => self.refuse(&entry.key, &error.to_string()),
                 }
             }
@@ -224,6 +231,7 @@ impl<'f> Replica<'f> {
             }
             self.known.remove(&key);
             self.over.remove(&key);
+            self.to_reseal.remove(&key);
             // Whoever deletes need not have the sealing key: what is made anew goes, a certificate
             // is put back, and an account or a root stays here.
             match key.strip_prefix(&below).filter(|name| entries::is_passing(name)) {
@@ -282,6 +290,18 @@ impl<'f> Replica<'f> {
             changed(taken.iter().map(names).collect());
         }
         Ok(())
+    }
+
+    /// Notes an entry that is to be sealed anew, once in this process: a machine that has another
+    /// key first would seal it with that one again.
+    fn note_seal(&mut self, name: &str, entry: &Entry) {
+        let is_current = self.fleet.keys.is_current(&entry.value);
+        let was_resealed = self.resealed.contains(&entry.key);
+        if !is_current && !was_resealed && entries::is_to_be_resealed(name) {
+            self.to_reseal.insert(entry.key.clone());
+        } else {
+            self.to_reseal.remove(&entry.key);
+        }
     }
 
     /// The certificate of an entry, if this machine has none as good.

@@ -63,7 +63,7 @@ fn accounts_that_are_lost_or_ruined_are_put_back() {
 }
 
 #[test]
-fn accounts_and_roots_are_sealed_anew_once_there_is_another_key() {
+fn all_that_is_kept_is_sealed_anew_once_there_is_another_key() {
     let Some(machines) = Machines::new(1, &["a.test"]) else { return };
     let (cluster, home) = (&machines.cluster, &machines.homes[0]);
     let agent = home.start();
@@ -71,14 +71,34 @@ fn accounts_and_roots_are_sealed_anew_once_there_is_another_key() {
     let account = wait_for("the account", || cluster.keys("entry/acme/account/").pop());
     let roots = wait_for("the roots", || cluster.keys("entry/tickets/").pop());
     assert!(agent.stop().success());
+    // As other machines leave them.
+    let keys = sealing_keys(&KeySource::File(home.path("key"))).unwrap();
+    let kept = [
+        ("acme/demand/b.test", r#"{"name":"b.test","seen_s":1}"#),
+        ("acme/wait/names/0000000000000001", "[]"),
+        ("acme/wait/authority/0", "1"),
+    ];
+    let kept = kept.map(|(name, text)| (format!("/sealane/test/entry/{name}"), text));
+    for (place, text) in &kept {
+        cluster.put(place, &keys.seal_for(place, text.as_bytes()).unwrap());
+    }
     let old = fs::read_to_string(home.path("key")).unwrap();
     fs::write(home.path("key"), format!("{}=\n{old}", "E".repeat(43))).unwrap();
     let keys = sealing_keys(&KeySource::File(home.path("key"))).unwrap();
     let agent = home.start();
+    let kept = kept.map(|(place, text)| {
+        wait_for(&place, || keys.is_current(&cluster.value(&place)).then_some(()));
+        assert_eq!(*keys.open_at(&place, &cluster.value(&place)).unwrap(), text.as_bytes());
+        place
+    });
     for place in [account, roots] {
-        wait_for("the new seal", || keys.is_current(&cluster.value(&place)).then_some(()));
+        wait_for(&place, || keys.is_current(&cluster.value(&place)).then_some(()));
         keys.open_at(&place, &cluster.value(&place)).unwrap();
     }
+    // Once, so that machines with several keys agree.
+    let last = cluster.value(&kept[0]);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(cluster.value(&kept[0]), last);
     assert!(agent.stop().success());
 }
 

@@ -11,6 +11,7 @@ use sealane_store::{AHEAD_S_MAX, Listed, Removal};
 use super::{Names, Replica, TICK, ours};
 use crate::agent::now_s;
 use crate::etcd::{Change, Compare, EtcdError, PAGE};
+use crate::fleet::Fleet;
 use crate::fleet::sealed::{self, Rank};
 
 impl Replica<'_> {
@@ -38,6 +39,7 @@ impl Replica<'_> {
             return Ok(());
         }
         self.delete_what_is_over().await?;
+        self.reseal_entries().await?;
         if let Some((version, ..)) = self.scanned.filter(|_| !self.may_lack) {
             self.fleet.store.store().note_abreast(version).map_err(|error| ours(&error))?;
         }
@@ -241,6 +243,42 @@ impl Replica<'_> {
     }
 }
 
+impl Replica<'_> {
+    /// Seals some of the entries anew that an older sealing key has sealed in the cluster.
+    async fn reseal_entries(&mut self) -> Result<(), EtcdError> {
+        let Fleet { etcd, keys, .. } = self.fleet;
+        let some: Vec<String> = self.to_reseal.iter().take(RESEALED_AT_ONCE).cloned().collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        let places: Vec<&str> = some.iter().map(String::as_str).collect();
+        let mut resealed = Vec::new();
+        for entry in etcd.all_of(&places).await? {
+            if let Ok(value) = keys.open_at(&entry.key, &entry.value) {
+                let sealed = keys.seal_for(&entry.key, &value);
+                let sealed = sealed.map_err(|error| EtcdError::ours(&error.to_string()))?;
+                resealed.push((entry.key, entry.mod_revision, sealed));
+            }
+        }
+        let puts: Vec<_> =
+            resealed.iter().map(|(place, _, sealed)| Change::Put(place, sealed, 0)).collect();
+        let compares: Vec<_> =
+            resealed.iter().map(|(place, at, _)| Compare::Modified(place, *at)).collect();
+        let is_done = puts.is_empty() || etcd.change_if(&compares, &puts).await?.is_some();
+        if !is_done {
+            // If one was changed meanwhile, the watch brings that one, and the others go alone.
+            for (compare, put) in compares.iter().zip(&puts) {
+                etcd.change_if(std::slice::from_ref(compare), std::slice::from_ref(put)).await?;
+            }
+        }
+        for place in some {
+            self.to_reseal.remove(&place);
+            self.resealed.insert(place);
+        }
+        Ok(())
+    }
+}
+
 /// Something that is better here than in the cluster.
 struct Offered {
     place: String,
@@ -257,6 +295,8 @@ const BATCH: usize = 64;
 const BATCH_BYTES: usize = 512 << 10;
 /// How long what is lacking is taken without a look at what has come.
 const LACKING_TIME: Duration = Duration::from_secs(2);
+/// Entries that are sealed anew at once: the longest have the waits of 100 long names.
+const RESEALED_AT_ONCE: usize = 16;
 /// How many times longer than a scan of the store it is until the next.
 const SCAN_SHARE: u32 = 50;
 /// Bytes of one value, at most: what is left of a request beside a full batch.
