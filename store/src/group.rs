@@ -6,32 +6,49 @@
 
 use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// Lets the group that the folder is shared with read and write a file in it, if it is there and
 /// this user made it.
 ///
-/// By its path: LMDB's locks are gone when a process closes its file.
-///
 /// # Errors
 /// The system's.
 pub(crate) fn share_with_group(folder: &Path, name: &str) -> io::Result<()> {
-    let facts = fs::metadata(folder)?;
-    if !is_shared(&facts) {
-        return Ok(());
+    OwnFile::find(folder, name)?.map_or(Ok(()), |file| file.share())
+}
+
+/// A file of this user in a shared folder that the group may not use as it is to: the file itself,
+/// whatever stands at its path by now.
+struct OwnFile(OwnedFd);
+
+impl OwnFile {
+    fn find(folder: &Path, name: &str) -> io::Result<Option<Self>> {
+        let facts = fs::metadata(folder)?;
+        if !is_shared(&facts) {
+            return Ok(None);
+        }
+        // No more than a place: LMDB's locks are gone when a process closes what it had opened.
+        let place = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match open(folder.join(name), place, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            file => file?,
+        };
+        let stat = fstat(&file)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let is_ours = is_file && stat.st_uid == geteuid().as_raw() && stat.st_gid == facts.gid();
+        Ok((is_ours && stat.st_mode & PERMISSIONS != SHARED).then_some(Self(file)))
     }
-    let path = folder.join(name);
-    let file = match fs::symlink_metadata(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        file => file?,
-    };
-    let is_ours = file.is_file() && file.uid() == geteuid().as_raw() && file.gid() == facts.gid();
-    match is_ours && file.mode() & PERMISSIONS != SHARED {
-        true => fs::set_permissions(path, Permissions::from_mode(SHARED)),
-        false => Ok(()),
+
+    fn share(&self) -> io::Result<()> {
+        // The system changes no mode by a place but through this.
+        let itself = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        fs::set_permissions(itself, Permissions::from_mode(SHARED))
     }
 }
 
@@ -70,6 +87,8 @@ const SHARED: u32 = 0o660;
 mod tests {
     use std::os::unix::fs::DirBuilderExt as _;
     use std::path::PathBuf;
+
+    use rustix::fs::FlockOperation;
 
     use super::*;
     use crate::Store;
@@ -128,5 +147,45 @@ mod tests {
         store.remove(&[], 0).unwrap();
         assert_eq!(store.generation().unwrap(), 1);
         assert_eq!(modes(&path), shared);
+    }
+
+    /// Whoever else may write in the folder puts another file there between look and change.
+    #[test]
+    fn what_stands_at_the_path_by_then_keeps_its_mode() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = folder_of_mode(place.path(), 0o2770);
+        let (file, victim) = (folder.join("data.mdb"), place.path().join("victim"));
+        for path in [&file, &victim] {
+            fs::write(path, "").unwrap();
+            fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+        }
+        let found = OwnFile::find(&folder, "data.mdb").unwrap().unwrap();
+        fs::rename(&file, folder.join("moved")).unwrap();
+        std::os::unix::fs::symlink(&victim, &file).unwrap();
+        found.share().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & PERMISSIONS;
+        assert_eq!((mode(&victim), mode(&folder.join("moved"))), (0o600, SHARED));
+        // Nor is a link followed that was there before.
+        share_with_group(&folder, "data.mdb").unwrap();
+        assert_eq!(mode(&victim), 0o600);
+    }
+
+    /// LMDB holds them by the process, which loses them with any descriptor of the file.
+    #[test]
+    fn locks_of_a_file_stay_when_it_is_shared() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = folder_of_mode(place.path(), 0o2770);
+        let file = fs::File::create(folder.join("lock.mdb")).unwrap();
+        file.set_permissions(Permissions::from_mode(0o600)).unwrap();
+        rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
+        let number = format!(":{} ", file.metadata().unwrap().ino());
+        let is_locked = || {
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains("POSIX") && line.contains(&number))
+        };
+        assert!(is_locked());
+        share_with_group(&folder, "lock.mdb").unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & PERMISSIONS, SHARED);
+        assert!(is_locked());
     }
 }
