@@ -39,17 +39,21 @@ pub(super) fn taken(
 /// # Errors
 /// The store cannot be written.
 pub(super) fn drop_answers(fleet: &Fleet, there: &HashSet<String>) -> Result<(), EtcdError> {
-    let store = &fleet.store;
-    let here = store.kept_under(ANSWERS, None, PAGE).map_err(|error| ours(&error))?;
-    let gone: Vec<KeptChange<'_>> = here
-        .iter()
-        .filter(|(name, _)| !there.contains(&fleet.places.entry(name)))
-        .map(|(name, _)| (name.as_str(), None))
-        .collect();
-    if gone.is_empty() {
-        return Ok(());
+    let (store, mut after) = (&fleet.store, None::<String>);
+    for _ in 0..ANSWERS_PAGES_MAX {
+        let here = store.kept_names(ANSWERS, after.as_deref(), PAGE);
+        let here = here.map_err(|error| ours(&error))?;
+        let gone = here.iter().filter(|name| !there.contains(&fleet.places.entry(name)));
+        let gone: Vec<KeptChange<'_>> = gone.map(|name| (name.as_str(), None)).collect();
+        if !gone.is_empty() {
+            store.keep(&[], 0, &gone).map_err(|error| ours(&error))?;
+        }
+        after = here.into_iter().next_back();
+        if after.is_none() {
+            break;
+        }
     }
-    store.keep(&[], 0, &gone).map(drop).map_err(|error| ours(&error))
+    Ok(())
 }
 
 impl Fleet {
@@ -158,6 +162,8 @@ const ACCOUNTS: &str = "acme/account/";
 const ACCOUNTS_LOOK: Duration = Duration::from_secs(60);
 /// Entries with answers to challenges.
 const ANSWERS: &str = "challenge/";
+/// Pages of answers that are looked through: more than an agent has orders under way for.
+const ANSWERS_PAGES_MAX: usize = 100;
 /// Entries that are passed over and told one by one.
 const PASSED_OVER_MAX: usize = 100;
 /// Entries of the store that all machines have.

@@ -7,7 +7,7 @@ use sealane_operator::value;
 use sealane_store::KeyedStore;
 use serde::{Deserialize, Serialize};
 
-use super::Fleet;
+use super::{Fleet, MACHINES_MAX};
 use super::places::Places;
 use crate::agent::{now, now_s};
 use crate::etcd::{Change, Etcd, EtcdError};
@@ -85,14 +85,25 @@ pub(crate) struct Status {
     version: String,
 }
 
-/// How all machines of the fleet are that are there.
+/// How all machines of the fleet are that are there, at one moment.
 ///
 /// # Errors
 /// The cluster does not answer as it should.
 pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, EtcdError> {
-    let page = etcd.page(&Places::below(prefix).statuses(), None, 0).await?;
-    let each = page.entries.iter();
-    Ok(each.filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect())
+    let (prefix, mut after, mut revision) = (Places::below(prefix).statuses(), None::<String>, 0);
+    let mut all = Vec::new();
+    loop {
+        let page = etcd.page(&prefix, after.as_deref(), revision).await?;
+        if revision == 0 {
+            revision = page.revision;
+        }
+        let each = page.entries.iter();
+        all.extend(each.filter_map(|entry| serde_json::from_slice(&entry.value).ok()));
+        after = page.entries.into_iter().next_back().map(|entry| entry.key);
+        if !page.has_more || after.is_none() || all.len() >= MACHINES_MAX {
+            return Ok(all);
+        }
+    }
 }
 
 /// The machines as people read them.

@@ -297,3 +297,44 @@ fn a_machine_says_at_once_that_it_has_answers() {
         assert_eq!(told(), 2, "what is no news is told as seldom as ever");
     });
 }
+
+/// More than a page of them, of which the cluster has the last one.
+#[test]
+fn answers_that_are_over_are_dropped_however_many_they_are() {
+    with_machine(async |machine| {
+        let Machine { fleet, store, .. } = &machine;
+        let names: Vec<String> = (0..1_200).map(|at| format!("challenge/http-01/{at:04}")).collect();
+        let all: Vec<_> = names.iter().map(|name| (name.as_str(), Some(&b"x"[..]))).collect();
+        store.keep(&[], 0, &all).unwrap();
+        let last = names.last().unwrap();
+        let there = HashSet::from([fleet.places.entry(last)]);
+        entries::drop_answers(fleet, &there).unwrap();
+        assert_eq!(store.kept_names("challenge/", None, 9).unwrap(), [last.as_str()]);
+    });
+}
+
+#[test]
+fn machines_are_told_of_however_many_they_are() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        for number in 0..1_200 {
+            let place = fleet.places.status(&format!("m{number:04}"));
+            made_up.put_unheard(&place, status_text(number, 0).as_bytes());
+        }
+        let all = statuses(&fleet.etcd, "/sealane/").await.unwrap();
+        assert_eq!(all.len(), 1_200);
+        let asked = made_up.asked("kv/range");
+        assert_eq!(asked.len(), 2);
+        assert_eq!(asked[1]["revision"], "1300", "all of one moment");
+    });
+}
+
+/// What a machine tells whose clock is by so much before this one's.
+fn status_text(number: usize, before_s: i64) -> String {
+    let told_s = crate::agent::now_s() - before_s;
+    serde_json::json!({
+        "certificates": 0, "generation": 0, "machine": format!("m{number}"), "not_taken": 0,
+        "revision": 0, "soonest_end_s": null, "told_s": told_s, "version": "0.2.0",
+    })
+    .to_string()
+}

@@ -60,7 +60,7 @@ impl Fleet {
         let is_looked = looks.last.is_some_and(|at| at.elapsed() < CLUSTER_LOOK);
         let root = here.as_ref().map(|here| &here.root);
         if is_looked && decided(rotation, root)?.is_none() {
-            return Ok(());
+            return looks.found();
         }
         looks.last = Some(Instant::now());
         let shared = match Shared::of(&self.etcd, &self.places, &self.keys).await? {
@@ -87,10 +87,8 @@ impl Fleet {
                 shared.replace(theirs).await?;
             }
         }
-        match known.is_theirs_ahead {
-            true => Err(AHEAD.to_owned()),
-            false => Ok(()),
-        }
+        looks.is_ahead = known.is_theirs_ahead;
+        looks.found()
     }
 
     fn keep_own_tickets(&self) -> Result<(), String> {
@@ -111,7 +109,19 @@ impl Fleet {
 struct Looks {
     /// Whether it has put them there again because an older sealing key had sealed them.
     has_resealed: bool,
+    /// Whether those in the cluster were ahead at the last look.
+    is_ahead: bool,
     last: Option<Instant>,
+}
+
+impl Looks {
+    /// What is wrong by the last look, so that it is told again only once it has been right.
+    fn found(&self) -> Result<(), String> {
+        match self.is_ahead {
+            true => Err(AHEAD.to_owned()),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Takes the roots of an entry of the cluster, if they are later than what is here. What is wrong
@@ -376,6 +386,7 @@ mod tests {
     use sealane_store::Store;
 
     use super::*;
+    use crate::fleet::tests::{Machine, with_machine};
 
     const NOW: UnixSeconds = UnixSeconds(600_000);
 
@@ -448,5 +459,32 @@ mod tests {
         let text = numbered(0, 3).text().unwrap();
         store.keep(&[], 0, &[(TICKET_ROOTS, Some(text.as_bytes()))]).unwrap();
         assert_eq!(Numbered::of_store(&store).unwrap().unwrap().number, 0, "somebody else's");
+    }
+
+    /// The cluster is looked at once a minute, and what was found then is so until the next time.
+    #[test]
+    fn that_a_clock_is_ahead_is_told_until_it_is_right_again() {
+        with_machine(async |machine| {
+            let Machine { fleet, made_up, store, .. } = &machine;
+            fleet.came_back();
+            let lifetime = Duration::from_secs(43_200);
+            let root = TicketRoot::generate(lifetime, time(), |bytes| bytes.fill(1)).unwrap();
+            Numbered { number: 3, root: root.clone() }.keep(store).unwrap();
+            let mut ahead = Numbered { number: 9, root };
+            ahead.root.advance_to(Epoch(ahead.root.epoch().0 + 10)).unwrap();
+            let place = fleet.places.entry(TICKET_ROOTS);
+            let sealed = fleet.keys.seal_for(&place, sealed_text(&ahead).as_bytes()).unwrap();
+            made_up.put_unheard(&place, &sealed);
+            let mut looks = Looks::default();
+            for _ in 0..2 {
+                let told = fleet.keep_shared_tickets(&mut looks).await.unwrap_err();
+                assert_eq!(told, AHEAD);
+            }
+            // This machine has put its own back.
+            looks.last = None;
+            for _ in 0..2 {
+                fleet.keep_shared_tickets(&mut looks).await.unwrap();
+            }
+        });
     }
 }
