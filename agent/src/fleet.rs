@@ -13,6 +13,7 @@
 //! nobody without a sealing key can put anything there that a machine takes.
 
 mod claim;
+mod clocks;
 mod entries;
 mod places;
 mod replica;
@@ -41,6 +42,7 @@ use crate::settings::FleetSettings;
 use crate::trust::{TrustError, our_provider};
 
 pub(crate) use claim::Claim;
+use clocks::Clocks;
 use places::Places;
 use replica::Replica;
 pub(crate) use status::{leave_word, statuses, table};
@@ -62,6 +64,8 @@ pub(crate) struct Fleet {
     seen: Cell<i64>,
     /// Whether all that was there has been taken once.
     is_complete: Cell<bool>,
+    /// By how much this machine's clock is before those of others.
+    clocks: Clocks,
     /// The machines that are there.
     machines: RefCell<HashMap<String, MachineId>>,
     /// The lease under which this machine tells that it is there; 0: none yet.
@@ -89,6 +93,7 @@ impl Fleet {
             away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
             seen: Cell::new(0),
             is_complete: Cell::new(false),
+            clocks: Clocks::default(),
             machines: RefCell::default(),
             status_lease: Cell::new(0),
         }))

@@ -18,7 +18,7 @@ use sealane_store::{AHEAD_S_MAX, FLEET_CLUSTER, KeptChange, Removal, StoreError}
 use zeroize::Zeroizing;
 
 use super::sealed::{self, OpenError, Opened, Rank};
-use super::status::Reported;
+use super::status::{Reported, ahead_s};
 use super::{Fleet, entries};
 use crate::agent::now_s;
 use crate::etcd::{Entry, EtcdError, PAGE, Seen, Watch};
@@ -214,6 +214,7 @@ impl<'f> Replica<'f> {
                 words.extend(self.removal(&entry));
             } else if let Some(machine) = entry.key.strip_prefix(&statuses) {
                 self.fleet.note_machine(machine, true);
+                self.fleet.clocks.note(machine, ahead_s(&entry.value));
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 match entries::taken(self.fleet, name, &entry) {
                     Ok(Some(value)) => {
@@ -228,6 +229,7 @@ impl<'f> Replica<'f> {
         for key in deleted {
             if let Some(machine) = key.strip_prefix(&statuses) {
                 self.fleet.note_machine(machine, false);
+                self.fleet.clocks.note(machine, None);
             }
             self.known.remove(&key);
             self.over.remove(&key);

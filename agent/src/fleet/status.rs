@@ -39,13 +39,16 @@ impl Reported {
     ) -> Result<(), EtcdError> {
         let soonest = fleet.store.store().by_expiry(None, 1);
         let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
-        let status = Status {
+        let mut status = Status {
             certificates,
             generation: fleet.store.store().generation().unwrap_or_default(),
+            is_clock_ahead: fleet.clocks.judge(),
             machine: fleet.settings.machine.clone(),
             not_taken: self.refused.get() + fleet.passed_over.borrow().len() as u64,
             revision: fleet.seen.get(),
             soonest_end_s: soonest,
+            // That it goes on is no news.
+            told_s: self.told.as_ref().and_then(|(_, told)| told.told_s),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let is_due = match &self.told {
@@ -62,6 +65,7 @@ impl Reported {
         {
             fleet.status_lease.set(fleet.etcd.grant(LEASE).await?);
         }
+        status.told_s = Some(now_s());
         let text = serde_json::to_vec(&status).unwrap_or_default();
         let place = fleet.places.status(&status.machine);
         fleet.etcd.change(&[Change::Put(&place, &text, fleet.status_lease.get())]).await?;
@@ -75,6 +79,9 @@ impl Reported {
 pub(crate) struct Status {
     certificates: usize,
     generation: u64,
+    /// Whether it knows that its clock is ahead of those of the others.
+    #[serde(default)]
+    is_clock_ahead: bool,
     machine: String,
     /// Certificates and entries of the fleet that it did not take.
     not_taken: u64,
@@ -82,7 +89,16 @@ pub(crate) struct Status {
     pub(super) revision: i64,
     /// When the first of its certificates runs out, in Unix time.
     soonest_end_s: Option<i64>,
+    /// When it told this by its own clock, in Unix time; not told by versions before.
+    #[serde(default)]
+    told_s: Option<i64>,
     version: String,
+}
+
+/// By how many seconds this machine's clock is ahead of the one of whoever told a status just now.
+pub(super) fn ahead_s(status: &[u8]) -> Option<i64> {
+    let status: Status = serde_json::from_slice(status).ok()?;
+    status.told_s.map(|told_s| now_s().saturating_sub(told_s))
 }
 
 /// How all machines of the fleet are that are there, at one moment.
@@ -110,8 +126,15 @@ pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, E
 pub(crate) fn table(statuses: &[Status]) -> String {
     let now_s = now_s();
     let mut text = format!(
-        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
-        "MACHINE", "VERSION", "CERTIFICATES", "GENERATION", "REVISION", "NOT TAKEN", "FIRST ENDS"
+        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6}\n",
+        "MACHINE",
+        "VERSION",
+        "CERTIFICATES",
+        "GENERATION",
+        "REVISION",
+        "NOT TAKEN",
+        "FIRST ENDS",
+        "CLOCK"
     );
     for one in statuses {
         let ends = one.soonest_end_s.map_or("-".to_owned(), |end| {
@@ -122,17 +145,30 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             }
         });
         text += &format!(
-            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
+            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6}\n",
             plain(&one.machine),
             plain(&one.version),
             one.certificates,
             one.generation,
             one.revision,
             one.not_taken,
-            ends
+            ends,
+            clock_text(one.told_s.map(|told_s| told_s.saturating_sub(now_s)))
         );
     }
     text
+}
+
+/// A clock as people read it, by how much it is ahead of the one here. What a machine has told may
+/// be some seconds old.
+fn clock_text(ahead_s: Option<i64>) -> String {
+    let Some(ahead_s) = ahead_s else { return "-".to_owned() };
+    let by = value::duration_text(Duration::from_secs(ahead_s.unsigned_abs() / 60 * 60));
+    match ahead_s {
+        -59..=59 => "right".to_owned(),
+        ..=-60 => format!("-{by}"),
+        _ => format!("+{by}"),
+    }
 }
 
 /// Leaves word in the store of whether the cluster answers: none, or what is wrong with it, since

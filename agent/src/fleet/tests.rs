@@ -329,6 +329,43 @@ fn machines_are_told_of_however_many_they_are() {
     });
 }
 
+/// The others do not take its words of removed names, and it would see nothing of that.
+#[test]
+fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        let put = |number: usize, before_s| {
+            let place = fleet.places.status(&format!("m{number}"));
+            made_up.put_unheard(&place, status_text(number, before_s).as_bytes());
+        };
+        let mut is_told = Vec::new();
+        let day_s = 86_400;
+        for (first, second) in [(0, -2 * day_s), (0, 2 * day_s), (2 * day_s, 3 * day_s), (0, 0)] {
+            put(1, first);
+            put(2, second);
+            drop(Replica::listed(fleet, &|_| ()).await.unwrap());
+            status::Reported::default().renew(fleet, 0, false).await.unwrap();
+            let all = statuses(&fleet.etcd, "/sealane/").await.unwrap();
+            let this = serde_json::to_value(&all[0]).unwrap();
+            assert_eq!(this["machine"], "m0");
+            is_told.push(this["is_clock_ahead"] == true);
+            let table = table(&all);
+            let clocks: Vec<_> = table.lines().filter_map(|line| line.split(' ').last()).collect();
+            let expected = match first + second {
+                0 => ["CLOCK", "right", "right", "right"],
+                172_800 => ["CLOCK", "right", "right", "-2d"],
+                432_000 => ["CLOCK", "right", "-2d", "-3d"],
+                _ => ["CLOCK", "right", "right", "+2d"],
+            };
+            assert_eq!(clocks.len(), expected.len());
+            for (clock, expected) in clocks.iter().zip(expected) {
+                assert!(clock.starts_with(expected), "{clock} of {table}");
+            }
+        }
+        assert_eq!(is_told, [false, false, true, false], "of most, and until it is right");
+    });
+}
+
 /// What a machine tells whose clock is by so much before this one's.
 fn status_text(number: usize, before_s: i64) -> String {
     let told_s = crate::agent::now_s() - before_s;
