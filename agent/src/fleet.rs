@@ -37,6 +37,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_local;
 use zeroize::Zeroizing;
 
+use crate::agent::now_s;
 use crate::etcd::{Change, Etcd, EtcdError};
 use crate::settings::FleetSettings;
 use crate::trust::{TrustError, our_provider};
@@ -208,7 +209,7 @@ impl Fleet {
     /// Has what is imported put anew from now on, until this machine has what the fleet has. If
     /// that cannot be written, nothing can be imported.
     fn note_behind(&self) {
-        let _ = self.store.store().note_behind();
+        let _ = self.store.store().note_behind(now_s());
     }
 
     /// Leaves word in the store for `sealane serve`, which says on `/healthz` when it is long.

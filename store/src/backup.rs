@@ -79,7 +79,7 @@ fn take_over(tables: &Tables, txn: &mut RwTxn<'_>, from: &Tables) -> Result<(), 
     tables.take_over_kept(txn, from, &source)?;
     tables.take_over_removals(txn, from, &source)?;
     if is_of_fleet {
-        tables.set_behind(txn)?;
+        tables.set_put_back(txn)?;
     }
     gone.into_iter().try_for_each(|digest| tables.note_gone(txn, digest))
 }

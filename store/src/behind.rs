@@ -16,24 +16,42 @@ impl Store {
         self.read(|txn| self.tables.is_behind(txn))
     }
 
-    /// Notes that it may lack what the other machines of its fleet have.
+    /// Since when it may lack what the other machines of its fleet have, in Unix time; none if that
+    /// is not known, or it lacks nothing.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn behind_since(&self) -> Result<Option<i64>, StoreError> {
+        self.read(|txn| {
+            let since = self.tables.meta.get(txn, BEHIND)?;
+            Ok(since.and_then(|bytes| bytes.try_into().ok()).map(i64::from_be_bytes))
+        })
+    }
+
+    /// Notes that it may lack what the other machines of its fleet have, from now on, if it is not
+    /// noted already.
+    ///
+    /// `now_s` is Unix time.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn note_behind(&self) -> Result<(), StoreError> {
+    pub fn note_behind(&self, now_s: i64) -> Result<(), StoreError> {
         match self.is_behind()? {
             true => Ok(()),
-            false => self.write(|txn| self.tables.set_behind(txn)),
+            false => {
+                self.write(|txn| Ok(self.tables.meta.put(txn, BEHIND, &now_s.to_be_bytes())?))
+            }
         }
     }
 
-    /// The same of one that comes from a copy, if the copy is of a machine of a fleet.
+    /// The same of one that comes from a copy, if the copy is of a machine of a fleet: since when
+    /// is not known.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn note_put_back(&self) -> Result<(), StoreError> {
         match self.read(|txn| self.tables.is_of_fleet(txn))? {
-            true => self.note_behind(),
+            true => self.write(|txn| self.tables.set_put_back(txn)),
             false => Ok(()),
         }
     }
@@ -65,7 +83,7 @@ impl Tables {
         Ok(self.kept_entry(txn, FLEET_CLUSTER)?.is_some())
     }
 
-    pub(crate) fn set_behind(&self, txn: &mut RwTxn<'_>) -> Result<(), Fault> {
+    pub(crate) fn set_put_back(&self, txn: &mut RwTxn<'_>) -> Result<(), Fault> {
         Ok(self.meta.put(txn, BEHIND, &[])?)
     }
 }
@@ -73,5 +91,5 @@ impl Tables {
 /// The entry by which a machine of a fleet knows the cluster that its store was filled from.
 pub const FLEET_CLUSTER: &str = "fleet/cluster";
 
-/// What is there, with nothing in it, while it may lack something.
+/// What is there while it may lack something: since when, or nothing.
 const BEHIND: &str = "behind";

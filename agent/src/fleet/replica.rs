@@ -41,6 +41,9 @@ pub(super) struct Replica<'f> {
     known: HashMap<String, (i64, Rank)>,
     /// The best certificates that this machine's store has.
     local: HashMap<String, Rank>,
+    /// Since when this machine has not followed, while it lists: whatever was imported since then
+    /// was put later than what it finds.
+    listed_since_s: Option<i64>,
     /// Whether the store may lack something that is in the cluster.
     may_lack: bool,
     /// Whether something may be better here than in the cluster.
@@ -80,6 +83,7 @@ impl<'f> Replica<'f> {
             deleted: HashSet::new(),
             judged: HashMap::new(),
             known: HashMap::new(),
+            listed_since_s: fleet.store.store().behind_since().map_err(|error| ours(&error))?,
             local: HashMap::new(),
             may_lack: false,
             may_offer: true,
@@ -102,6 +106,7 @@ impl<'f> Replica<'f> {
         let entries = replica.take_all(&fleet.places.entries(), changed).await?;
         entries::drop_answers(fleet, &entries)?;
         fleet.seen.set(replica.revision);
+        replica.listed_since_s = None;
         Ok(replica)
     }
 
@@ -214,7 +219,9 @@ impl<'f> Replica<'f> {
                 words.extend(self.removal(&entry));
             } else if let Some(machine) = entry.key.strip_prefix(&statuses) {
                 self.fleet.note_machine(machine, true);
-                self.fleet.clocks.note(machine, ahead_s(&entry.value));
+                if machine != self.fleet.settings.machine {
+                    self.fleet.clocks.note(machine, ahead_s(&entry.value));
+                }
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 match entries::taken(self.fleet, name, &entry) {
                     Ok(Some(value)) => {
@@ -360,7 +367,7 @@ impl<'f> Replica<'f> {
             Err(error) => {
                 self.refuse(&place, &error.to_string());
                 let known = match error.may_be_ours() {
-                    true => Rank::of_what_is_unknown(now_s()),
+                    true => Rank::of_what_is_unknown(self.listed_since_s.unwrap_or_else(now_s)),
                     false => Rank::LEAST,
                 };
                 (known, None)

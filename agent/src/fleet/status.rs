@@ -7,8 +7,8 @@ use sealane_operator::value;
 use sealane_store::KeyedStore;
 use serde::{Deserialize, Serialize};
 
-use super::{Fleet, MACHINES_MAX};
 use super::places::Places;
+use super::{Fleet, MACHINES_MAX};
 use crate::agent::{now, now_s};
 use crate::etcd::{Change, Etcd, EtcdError};
 use crate::failure::plain;
@@ -163,7 +163,10 @@ pub(crate) fn table(statuses: &[Status]) -> String {
 /// be some seconds old.
 fn clock_text(ahead_s: Option<i64>) -> String {
     let Some(ahead_s) = ahead_s else { return "-".to_owned() };
-    let by = value::duration_text(Duration::from_secs(ahead_s.unsigned_abs() / 60 * 60));
+    let by = match (ahead_s.unsigned_abs() + 30) / 60 * 60 {
+        by_s @ DAY_S.. => format!("{}d", by_s / DAY_S),
+        by_s => value::duration_text(Duration::from_secs(by_s)),
+    };
     match ahead_s {
         -59..=59 => "right".to_owned(),
         ..=-60 => format!("-{by}"),

@@ -89,6 +89,37 @@ fn what_another_sealing_key_sealed_is_left_alone_and_junk_is_not() {
     });
 }
 
+/// While its agent was stopped, or etcd away, nobody put what is imported then into the place of
+/// what cannot be opened.
+#[test]
+fn what_was_imported_since_this_machine_has_followed_takes_the_place_of_what_no_key_opens() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, store, .. } = &machine;
+        store.store().note_behind(now_s() - 500).unwrap();
+        let places = [("a.test", 1_000), ("b.test", 100)];
+        let places = places.map(|(name, ago_s)| machine.import(name, ago_s));
+        let (theirs, _) = SealingKeys::generate().unwrap();
+        for place in &places {
+            made_up.put_unheard(place, &theirs.seal_for(place, b"junk").unwrap());
+        }
+        let there = || places.each_ref().map(|place| made_up.entry(place).unwrap().0);
+        let before = there();
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        replica.offer_changes(&nobody).await.unwrap();
+        let after = there();
+        assert_eq!(after[0], before[0], "it may be newer than what is here");
+        assert!(fleet.keys.is_current(&after[1]));
+        // What comes once it follows is newer than what is here by then.
+        let later = theirs.seal_for(&places[1], b"junk").unwrap();
+        let mod_revision = made_up.put_unheard(&places[1], &later);
+        let (key, value) = (places[1].clone(), later);
+        let entry = Entry { key, value, create_revision: 1, mod_revision, lease: 0 };
+        replica.take(vec![entry], Vec::new(), &nobody).unwrap();
+        replica.offer_changes(&nobody).await.unwrap();
+        assert!(!fleet.keys.is_current(&there()[1]));
+    });
+}
+
 /// What changes meanwhile comes by the watch, behind all that was there before.
 #[test]
 fn all_pages_of_a_list_are_of_one_moment() {
