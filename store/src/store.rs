@@ -315,6 +315,31 @@ impl Store {
         Ok(written)
     }
 
+    /// Remembers the store as it is now, after a change of what looked like `before`. What somebody
+    /// else had changed stays so until it was examined. The caller has the folder's lock.
+    pub(crate) fn note_state(&self, before: &Look) -> Result<(), StoreError> {
+        let known = State::read(&self.path);
+        let known = known.map_err(|error| StoreError::system(&self.path, error))?;
+        let foreign = known.filter(|known| known.id == self.id && !before.is_ours);
+        self.note(before.is_vouched, foreign.map(|known| known.stamp))
+    }
+
+    /// Remembers that it is in order as it is now. The caller has the folder's lock.
+    fn note_in_order(&self) -> Result<(), StoreError> {
+        self.note(true, None)
+    }
+
+    /// Remembers it as it is now, or as it looked before somebody else changed it.
+    fn note(&self, is_vouched: bool, looked: Option<Stamp>) -> Result<(), StoreError> {
+        let generation = self.generation()?;
+        let note = || {
+            let now = || Stamp::of(&self.path.join(DATA_FILE));
+            let stamp = looked.map_or_else(now, Ok)?;
+            State { id: self.id, generation, is_vouched, stamp }.write(&self.path)
+        };
+        note().map_err(|error| StoreError::system(&self.path, error))
+    }
+
     pub(crate) fn listed(
         &self,
         txn: &RoTxn<'_, AnyTls>,
