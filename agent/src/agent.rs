@@ -22,10 +22,9 @@ use sealane_store::{KeyedStore, SealingKeys};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
-use crate::dns;
 use crate::failure::Failed;
 use crate::fleet::Fleet;
-use crate::ledger::{Ledger, OrderEntry, id_of};
+use crate::ledger::{Ledger, id_of};
 use crate::on_demand::Asked;
 use crate::order::{Issued, Wanted};
 use crate::renewal_info;
@@ -173,75 +172,6 @@ impl Agent {
     #[must_use]
     pub fn certificate_count(&self) -> usize {
         self.certificates.len()
-    }
-
-    /// Tells the schedule what is wanted and what there is, and finds orders to go on with.
-    fn adopt(&mut self, plan: Plan) {
-        let before = std::mem::take(&mut self.certificates);
-        for (wanted, held) in plan.certificates {
-            let id = id_of(&wanted.names);
-            // What is shown in another way may come now.
-            if before.get(&id).is_some_and(|known| *known != wanted) {
-                self.schedule.forget(id);
-            }
-            self.schedule.want(now(), id, wanted.names.clone(), held);
-            self.certificates.insert(id, wanted);
-        }
-        self.adopt_demands(plan.demands, &plan.orders, &before);
-        for id in before.into_keys().filter(|id| !self.certificates.contains_key(id)) {
-            self.schedule.forget(id);
-        }
-        self.resumed.clear();
-        for (id, entry) in plan.orders {
-            if self.under_way.contains_key(&id) {
-                continue;
-            }
-            let is_wanted = self.certificates.contains_key(&id);
-            match is_wanted && authority_of(&self.settings, &entry.directory).is_some() {
-                true => self.resumed.push_back(id),
-                false => self.give_up(id, entry),
-            }
-        }
-    }
-
-    /// Begins a schedule that knows nothing: nobody tells it of what is under way.
-    fn begin_schedule(&mut self) {
-        self.schedule = schedule_of(&self.settings);
-        self.generation += 1;
-        self.certificates.clear();
-        self.due.clear();
-        for under_way in self.under_way.values_mut() {
-            under_way.ticket = None;
-        }
-    }
-
-    /// Plans anew when the clock was set back: by the schedule all would wait until it has caught
-    /// up.
-    fn look_at_clock(&mut self, now: UnixSeconds) {
-        let back_s = std::mem::replace(&mut self.seen, now).since(now);
-        if back_s <= CLOCK_BACK_S_MAX {
-            return;
-        }
-        let text = value::duration_text(Duration::from_secs(back_s));
-        say_at(
-            Priority::Warning,
-            &format!("the clock was set back by {text}: all is planned anew"),
-        );
-        match Plan::of(&self.settings, &self.ledger) {
-            Ok(plan) => {
-                self.begin_schedule();
-                self.adopt(plan);
-            }
-            Err(error) => say_at(Priority::Error, &format!("not planned anew: {error}")),
-        }
-    }
-
-    /// Forgets an order that nobody wants any more.
-    fn give_up(&self, id: CertificateId, entry: OrderEntry) {
-        if let Err(error) = self.ledger.drop_order(id, &entry) {
-            return say_at(Priority::Warning, &error.to_string());
-        }
-        spawn_local(async move { dns::clean_up(&entry.records).await });
     }
 
     fn begin(&mut self) {
@@ -555,8 +485,6 @@ pub(crate) fn signed(UnixSeconds(time): UnixSeconds) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
-/// By how much a clock may be set back, as a daemon of time does, without a plan anew.
-const CLOCK_BACK_S_MAX: u64 = 60;
 /// How often it is looked whether the fleet's cluster answers; it is told, too.
 const FLEET_WAIT: Duration = Duration::from_secs(5);
 /// The longest that nothing is looked at.

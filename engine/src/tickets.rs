@@ -114,6 +114,7 @@ mod clock;
 mod lane;
 mod root;
 mod sealing;
+mod secret;
 mod ticketer;
 
 pub use binding::LeafDigest;

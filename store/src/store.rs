@@ -1,5 +1,7 @@
 //! The public part of a store: which certificates there are, for which names, until when.
 
+mod look;
+
 use std::fmt;
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -10,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heed::{AnyTls, RoTxn};
 use rustix::fs::FlockOperation;
-use rustix::io::Errno;
 use sealane_engine::certificates::{CertificateDigest, KeyType, StoreId};
 
 use crate::error::{FORMAT, Fault, StoreError};
 use crate::lock_file::LockFile;
-use crate::pages::Metas;
 use crate::seal::SealingKeyId;
 use crate::state::{Stamp, State};
 use crate::tables::{Tables, begun_file, digest_of_expiry_key, expiry_key};
+
+pub use look::Look;
 
 /// An open store without the keys to its seals. A process opens a store once and shares it.
 pub struct Store {
@@ -144,97 +146,6 @@ impl Store {
     /// It cannot be read.
     pub fn generation(&self) -> Result<u64, StoreError> {
         self.read_withdrawn(|txn| self.tables.generation(txn))
-    }
-
-    /// How the file at the store's path looks now, and whether that is how the last change of
-    /// Sealane's left it; none while a process is about to change it. Nothing is read through the
-    /// map, and nobody is waited for.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn look(&self) -> Result<Option<Look>, StoreError> {
-        let folder = File::open(&self.path).and_then(|folder| {
-            match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared) {
-                Err(Errno::WOULDBLOCK) => Ok(None),
-                locked => Ok(locked.map(|()| Some(folder))?),
-            }
-        });
-        match folder.map_err(|error| StoreError::system(&self.path, error))? {
-            Some(_lock) => self.look_between_changes().map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Whether the store in the folder `path` was found in order and changed by Sealane alone
-    /// since, so that it may be served while it is examined once more.
-    ///
-    /// False while a process is about to change it.
-    pub fn is_vouched(path: &Path) -> bool {
-        let vouched = || {
-            let folder = File::open(path).ok()?;
-            rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared).ok()?;
-            vouched_state(path)
-        };
-        vouched().is_some()
-    }
-
-    /// The same, and takes that back until [`Self::vouch`] says it again: a process that ends by a
-    /// fault which nobody saw, as of a disk that gives back other bytes, has the next one examine
-    /// first. False also where the folder cannot be written.
-    pub fn take_vouched(path: &Path) -> bool {
-        let take = || {
-            let folder = File::open(path).ok()?;
-            rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
-            let known = vouched_state(path)?;
-            State { is_vouched: false, ..known }.write(path).ok()?;
-            // The machine may be what ends next.
-            folder.sync_all().ok()
-        };
-        take().is_some()
-    }
-
-    /// Notes that the file was found in order when it looked like `examined`, if nobody but Sealane
-    /// has changed it since. Returns false, and notes nothing, while a process is about to change
-    /// it.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn vouch(&self, examined: Stamp) -> Result<bool, StoreError> {
-        let system = |error| StoreError::system(&self.path, error);
-        let folder = File::open(&self.path).map_err(system)?;
-        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Ok(false),
-            locked => locked.map_err(|error| system(error.into()))?,
-        }
-        let look = self.look_between_changes()?;
-        if look.is_open_file && (look.is_ours || look.stamp == examined) {
-            self.note_in_order()?;
-        }
-        Ok(true)
-    }
-
-    pub(crate) fn look_between_changes(&self) -> Result<Look, StoreError> {
-        let system = |error| StoreError::system(&self.path, error);
-        let file = File::open(self.path.join(DATA_FILE)).map_err(system)?;
-        let stamp = Stamp::from(&file.metadata().map_err(system)?);
-        let known = State::read(&self.path).map_err(system)?.filter(|known| known.id == self.id);
-        let metas = Metas::read(&file).ok();
-        // No commit of ours makes it shorter. Without our word for it, its end may be missing only
-        // if that is free, which a check finds out.
-        let is_whole = metas.is_some_and(|metas| match known {
-            Some(known) => stamp.len >= known.stamp.len,
-            None => metas.is_long_enough(stamp.len),
-        });
-        let is_ours = known.is_some_and(|known| known.stamp == stamp);
-        let lock = Stamp::of(&self.path.join(LOCK_FILE)).ok();
-        let is_its_lock = |opened: Stamp| {
-            lock.is_some_and(|lock| lock.file == opened.file && lock.len >= opened.len)
-        };
-        let has_lost_lock = self.has_lost_lock.load(Ordering::Acquire);
-        let has_its_lock = !has_lost_lock && self.lock.is_none_or(is_its_lock);
-        let is_vouched = is_ours && known.is_some_and(|known| known.is_vouched);
-        let is_open_file = stamp.file == self.file;
-        Ok(Look { has_its_lock, is_open_file, is_ours, is_vouched, is_whole, stamp })
     }
 
     /// Lets nobody read from it any more, or again: a map of a damaged file may end the process.
@@ -451,13 +362,6 @@ impl Store {
     }
 }
 
-/// What the folder `path` remembers, if the file there is known to be in order.
-fn vouched_state(path: &Path) -> Option<State> {
-    let known = State::read(path).ok()??;
-    let stamp = Stamp::of(&path.join(DATA_FILE)).ok()?;
-    (known.is_vouched && known.stamp == stamp).then_some(known)
-}
-
 /// Waits until no other process writes to the store in the folder `path`, and lets none begin for
 /// as long as the answer lives.
 pub(crate) fn lock_folder(path: &Path) -> Result<File, StoreError> {
@@ -508,25 +412,6 @@ pub struct Listed {
     pub not_before_s: i64,
     /// What its private key is sealed with.
     pub sealing_key: SealingKeyId,
-}
-
-/// What can be seen of the file from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// Whether the lock file is the one that is open, and no shorter. If not, others may write
-    /// what is read here, and a read may end the process.
-    pub has_its_lock: bool,
-    /// Whether the file at the store's path is the one that is open.
-    pub is_open_file: bool,
-    /// Whether the last change was Sealane's.
-    pub is_ours: bool,
-    /// Whether it was found in order, and all changes since were Sealane's.
-    pub is_vouched: bool,
-    /// Whether its length and its first pages are those of a store. If not, a read of the map may
-    /// end the process.
-    pub is_whole: bool,
-    /// How it looks.
-    pub stamp: Stamp,
 }
 
 /// What was removed.

@@ -12,6 +12,7 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::certificate;
+use crate::ledger::OrderEntry;
 use crate::settings::KeyKind;
 
 pub(super) const DIRECTORY: &str = "https://127.0.0.1:1/dir";

@@ -9,7 +9,7 @@ use chacha20::cipher::consts::U10;
 use chacha20::hchacha;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::tickets::root::Secret;
+use crate::tickets::secret::Secret;
 
 /// A key for many messages, zeroed when it is dropped.
 pub(super) struct Cipher {

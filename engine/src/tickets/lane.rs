@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_is_held_is_zeroed_on_drop() {
         fn assert_zeroed<T: zeroize::ZeroizeOnDrop>() {}
-        assert_zeroed::<crate::tickets::root::Secret>();
+        assert_zeroed::<crate::tickets::secret::Secret>();
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::tickets::{
     Epoch, LeafDigest,
     binding::LEAF_DIGEST_BYTES,
     cipher::{Cipher, TAG_BYTES, XNONCE_BYTES},
-    root::{Secret, derive},
+    secret::{Secret, derive},
 };
 
 /// A key for the tickets of one epoch; it opens what it sealed and nothing else.

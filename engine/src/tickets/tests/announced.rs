@@ -117,6 +117,6 @@ fn lone_root(epoch: u64, fill: u8) -> TicketRoot {
     TicketRoot::generate(Duration::from_secs(LIFETIME_S), now, |bytes| bytes.fill(fill)).unwrap()
 }
 
-fn key(root: &TicketRoot, epoch: u64) -> Option<root::Secret> {
+fn key(root: &TicketRoot, epoch: u64) -> Option<secret::Secret> {
     root.key(Epoch(epoch), 0, &POLICY).unwrap()
 }
