@@ -22,7 +22,8 @@ use order::{Ordered, Reserved};
 pub struct Schedule {
     random: Rng,
     accounts: Vec<Account>,
-    certificates: HashMap<CertificateId, Certificate>,
+    /// Boxed: half of the places of a table may be empty, and each takes as much as a full one.
+    certificates: HashMap<CertificateId, Box<Certificate>>,
     queues: Queues,
     /// Names whose validation failed last.
     failing: HashMap<Box<str>, Failing>,
@@ -80,7 +81,7 @@ impl Schedule {
         if is_ordering {
             certificate.state = State::Ordering;
         }
-        self.certificates.insert(id, certificate);
+        self.certificates.insert(id, Box::new(certificate));
         self.plan_ask(now, id, None);
         self.place(now, id);
         true
@@ -243,7 +244,8 @@ impl Schedule {
 
     fn begin_demanded(&mut self, now: UnixSeconds, id: CertificateId, name: &str) {
         let names = vec![name.to_owned()].into_boxed_slice();
-        self.certificates.insert(id, Certificate::new(now, names, None, true));
+        let certificate = Certificate::new(now, names, None, true);
+        self.certificates.insert(id, Box::new(certificate));
         self.place(now, id);
     }
 

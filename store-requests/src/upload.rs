@@ -12,6 +12,8 @@ use crate::request::MISTAKES_TOLD_MAX;
 pub struct Upload<'p> {
     batches: Batches<'p>,
     bytes_left: u64,
+    /// The store's, after the last batch.
+    generation: u64,
     store: &'p KeyedStore,
     tally: Tally,
 }
@@ -26,7 +28,8 @@ impl<'p> Upload<'p> {
         may: May<'p>,
     ) -> Self {
         let batches = Batches::new(source, provider, may);
-        Self { batches, bytes_left: STREAM_BYTES_MAX, store, tally: Tally::default() }
+        let generation = store.store().generation().unwrap_or_default();
+        Self { batches, bytes_left: STREAM_BYTES_MAX, generation, store, tally: Tally::default() }
     }
 
     /// Where what comes next goes; it is never empty.
@@ -79,8 +82,7 @@ impl<'p> Upload<'p> {
             replaced: imported.replaced,
             unchanged: imported.unchanged,
             errors,
-            // What cannot be read was told as an error, or is by whoever asks next.
-            generation: self.store.store().generation().unwrap_or_default(),
+            generation: self.generation,
             warnings,
         }
     }
@@ -89,6 +91,8 @@ impl<'p> Upload<'p> {
         while let Some(batch) = self.batches.next(now_s)? {
             let Imported { added, replaced, unchanged } =
                 self.store.import(&batch.certificates, now_s)?;
+            // Not at the end: what ends a stream may be that the store is damaged, and not read.
+            self.generation = self.store.store().generation().unwrap_or(self.generation);
             self.tally.imported.added += added;
             self.tally.imported.replaced += replaced;
             self.tally.imported.unchanged += unchanged;

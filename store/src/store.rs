@@ -132,7 +132,7 @@ impl Store {
     /// # Errors
     /// It is one, or cannot be read.
     pub fn refuse_older_than(&self, known: u64) -> Result<(), StoreError> {
-        match self.generation()? {
+        match self.generation_if_in_order()? {
             found if found < known => {
                 Err(StoreError::RolledBack { path: self.path.clone(), found, known })
             }
@@ -140,11 +140,19 @@ impl Store {
         }
     }
 
-    /// How often it was changed, whether it is withdrawn or not.
+    /// How often it was changed.
+    ///
+    /// # Errors
+    /// It cannot be read, or is withdrawn.
+    pub fn generation(&self) -> Result<u64, StoreError> {
+        self.read(|txn| self.tables.generation(txn))
+    }
+
+    /// The same, whether it is withdrawn or not, for whoever knows that it is in order.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn generation(&self) -> Result<u64, StoreError> {
+    pub fn generation_if_in_order(&self) -> Result<u64, StoreError> {
         self.read_withdrawn(|txn| self.tables.generation(txn))
     }
 
@@ -331,7 +339,7 @@ impl Store {
 
     /// Remembers it as it is now, or as it looked before somebody else changed it.
     fn note(&self, is_vouched: bool, looked: Option<Stamp>) -> Result<(), StoreError> {
-        let generation = self.generation()?;
+        let generation = self.generation_if_in_order()?;
         let note = || {
             let now = || Stamp::of(&self.path.join(DATA_FILE));
             let stamp = looked.map_or_else(now, Ok)?;

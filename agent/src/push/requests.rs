@@ -62,16 +62,21 @@ impl Keeper {
         }
     }
 
-    /// Lets nothing be written to a file that somebody else than Sealane has changed, unless
-    /// another process finds it in order: a damaged one may end the process that writes.
+    /// Lets nothing be read from a file that somebody else than Sealane has changed, or written to
+    /// it, unless another process finds it in order: a damaged one may end whoever maps it.
     fn examined(&self) -> Result<(), String> {
         let store: &Store = self.store.store();
         match store.look() {
-            Ok(Some(look)) if look.is_ours && look.is_open_file => Ok(()),
+            Ok(Some(look)) if look.is_ours && look.is_open_file && !store.is_withdrawn() => Ok(()),
             // A process of Sealane's changes it, which looked at it before.
             Ok(None) => Ok(()),
             Ok(Some(look)) => {
-                examine_apart(store.path())?;
+                let examined = examine_apart(store.path());
+                // Others of this process read from it too.
+                if look.is_open_file {
+                    store.withdraw(examined.is_err());
+                }
+                examined?;
                 // Where that cannot be said, whoever serves examines it once more.
                 let _ = store.vouch(look.stamp);
                 Ok(())
@@ -151,9 +156,7 @@ impl Asker {
 
     fn carry_out(&self, verb: PushVerb, asked: &requests::Request) -> Answer {
         let keeper = &self.keeper;
-        if verb == PushVerb::Delete
-            && let Err(words) = keeper.examined()
-        {
+        if let Err(words) = keeper.examined() {
             return text(StatusCode::INTERNAL_SERVER_ERROR, words);
         }
         let may = |name: &str| self.rights.may(verb, name);

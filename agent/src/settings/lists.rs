@@ -72,7 +72,7 @@ impl Reading<'_> {
 
     fn line(&mut self, line: &str, list: &NameList, at: (usize, usize)) -> Result<(), Problem> {
         let challenge = list.challenge.clone();
-        let names = names_in(line, &challenge)?;
+        let mut names = names_in(line, &challenge)?;
         if names.is_empty() {
             return Ok(());
         }
@@ -83,6 +83,8 @@ impl Reading<'_> {
             let what = format!("{}: the same is in {first}", names.join(" "));
             return Err(Problem::new(what, "remove one of the two"));
         }
+        // There may be very many, nearly all of one name.
+        names.shrink_to_fit();
         self.certificates.push(WantedCertificate { challenge, names });
         Ok(())
     }

@@ -30,7 +30,7 @@ fn a_machine_that_joins_has_a_hundred_thousand_certificates_within_a_minute() {
         store.map_or(0, |store| store.store().summary().unwrap().certificates)
     });
     println!("taken in {:?}; {taken} MiB private at most; {}", begun.elapsed(), cost(&joined));
-    assert!(second.said().contains("fleet: etcd answers"), "{}", second.said());
+    joined.wait_until_said("fleet: etcd answers");
     for agent in [agent, joined] {
         assert!(agent.stop().success());
     }

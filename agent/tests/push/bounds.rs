@@ -63,6 +63,7 @@ fn a_hundred_at_once_are_all_answered() {
 fn heads_that_are_too_slow_or_too_large_end_and_so_does_what_is_no_http() {
     let site = Site::start(ROLES);
     site.client("slow.test");
+    let mut silent = TcpStream::connect(site.address()).unwrap();
     let mut slow = connect(&site, "slow.test");
     slow.write_all(b"GET /certificates HTTP/1.1\r\nx: ").unwrap();
     let mut large = connect(&site, "slow.test");
@@ -81,6 +82,8 @@ fn heads_that_are_too_slow_or_too_large_end_and_so_does_what_is_no_http() {
     let mut text = String::new();
     let _ = slow.read_to_string(&mut text);
     site.wait_until_said("\"slow.test\" (127.0.0.1:");
+    let _ = silent.read_to_string(&mut text);
+    site.wait_until_said("no handshake within 10 s");
     // That is for whoever takes its time with all else.
     assert!(!site.said().contains("took too long"), "{}", site.said());
     let long = "Content-Length: 99999999999999";

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use rcgen::{DnType, SanType, SerialNumber, date_time_ymd};
 use rustix::process::Signal;
+use sealane_reserved_port::ReservedPort;
 
 use super::harness::wait_for;
 use super::site::{BINARY, Site, authority, server};
@@ -164,6 +165,15 @@ fn a_reload_takes_other_roles_and_revocations_and_what_is_wrong_changes_nothing(
         (site.put("late.test", server(&["late.test"]).as_bytes()).status == 200).then_some(())
     });
     assert_eq!(site.curl(Some("deployer"), &[], "/certificates").status, 200);
+    // Who pushes knows the old address: with another one, nothing of it holds.
+    site.configure("", ROLES);
+    let (path, other) = (site.path("agent.toml"), ReservedPort::on_loopback().unwrap());
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace(&site.address().to_string(), &other.address().to_string()))
+        .unwrap();
+    site.signal(Signal::HUP);
+    site.wait_until_said("not reloaded; what runs goes on: [push] and its address take a restart");
+    assert_eq!(site.put("late.test", server(&["late.test"]).as_bytes()).status, 200);
     fs::write(site.path("revoked.pem"), "").unwrap();
     let lists = "revocation_lists = [\"revoked.pem\"]";
     site.configure(lists, ROLES);

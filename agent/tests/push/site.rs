@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use sealane_operator::{KeySource, create_key_file, sealing_keys};
 use sealane_reserved_port::ReservedPort;
@@ -200,6 +202,21 @@ impl Site {
         KeyedStore::new(Arc::new(store), keys).unwrap()
     }
 
+    /// Damages all of the store, and returns what was there.
+    pub fn damage_store(&self) -> Vec<u8> {
+        let before = fs::read(self.path("store/data.mdb")).unwrap();
+        self.overwrite_store(&vec![0xff; before.len()]);
+        before
+    }
+
+    /// Writes over the store between two changes, and not through it, as a disk that fails does.
+    pub fn overwrite_store(&self, bytes: &[u8]) {
+        let folder = File::open(self.path("store")).unwrap();
+        flock(&folder, FlockOperation::LockExclusive).unwrap();
+        let data = File::options().write(true).open(self.path("store/data.mdb")).unwrap();
+        data.write_all_at(bytes, 0).unwrap();
+    }
+
     /// What is in the store for a name.
     pub fn held(&self, name: &str) -> Option<Listed> {
         self.store().store().find(name).unwrap().pop()
@@ -215,7 +232,7 @@ pub struct Said {
 }
 
 impl Said {
-    fn of(output: &Output) -> Self {
+    pub fn of(output: &Output) -> Self {
         let text = String::from_utf8(output.stdout.clone()).unwrap();
         let (body, status) = text.trim_end().rsplit_once('\n').unwrap_or(("", text.trim()));
         Self {

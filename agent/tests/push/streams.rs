@@ -11,7 +11,7 @@ use sealane_reserved_port::ReservedPort;
 use sealane_store::examine;
 
 use super::harness::{serve, wait_for};
-use super::site::{Site, server};
+use super::site::{Said, Site, server};
 
 const ROLES: &str = "[[push.role]]\nclient = \"good.test\"\nnames = [\"*.test\"]\n";
 
@@ -150,6 +150,43 @@ fn who_finds_all_places_taken_has_the_next_that_is_free_and_others_are_answered_
         child.kill().unwrap();
         child.wait().unwrap();
     }
+}
+
+/// The process would end by it: a file that is not in order is neither read nor written.
+#[test]
+fn a_damaged_store_is_left_alone_before_a_stream_and_within_it() {
+    let put: &dyn Fn(&Site) -> Said = &|site| site.put("good.test", server(&["a.test"]).as_bytes());
+    let get: &dyn Fn(&Site) -> Said =
+        &|site| site.curl(Some("good.test"), &[], "/certificates?name=kept.test");
+    let remove: &dyn Fn(&Site) -> Said =
+        &|site| site.curl(Some("good.test"), &["-X", "DELETE"], "/certificates?name=kept.test");
+    for request in [put, get, remove] {
+        let site = Site::start(ROLES);
+        site.client("good.test");
+        assert_eq!(site.put("good.test", server(&["kept.test"]).as_bytes()).status, 200);
+        let before = site.damage_store();
+        let said = request(&site);
+        assert!(said.status == 500 && said.body.contains("damaged"), "{said:?}");
+        // In order again, which whoever serves has found out first.
+        site.overwrite_store(&before);
+        let store = site.store();
+        let stamp = store.store().look().unwrap().unwrap().stamp;
+        assert!(store.store().vouch(stamp).unwrap());
+        drop(store);
+        let said = request(&site);
+        assert_eq!(said.status, 200, "{said:?}");
+    }
+    let site = Site::start(ROLES);
+    site.client("good.test");
+    let stream = begun(&site, "good.test", "0.many.test", &many(1_001).concat());
+    site.damage_store();
+    let said = Said::of(&stream.wait_with_output().unwrap());
+    assert!(said.status == 500 && said.body.contains("damaged"), "{said:?}");
+    assert_eq!(said.field("added"), 1_000);
+    // Nor does the rest of the agent read it from now on.
+    site.signal(Signal::HUP);
+    site.wait_until_said("damaged, so nothing is read from it");
+    assert_eq!(site.curl(Some("good.test"), &[], "/").status, 404, "it goes on");
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl Schedule {
             let wait_s = retry::wait_s(certificate.failures, &mut self.random);
             certificate.due = now.plus(wait_s);
         }
-        self.certificates.insert(id, certificate);
+        self.certificates.insert(id, Box::new(certificate));
         self.plan_ask(now, id, None);
     }
 

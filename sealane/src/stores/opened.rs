@@ -274,7 +274,7 @@ pub(super) fn take_into_service(store: &Store, known: &mut u64) -> Result<(), St
         return Err(StoreError::LockLost { path: store.path().into() });
     }
     store.refuse_older_than(*known)?;
-    *known = store.generation()?;
+    *known = store.generation_if_in_order()?;
     store.withdraw(false);
     Ok(())
 }

@@ -384,6 +384,7 @@ fn nobody_writes_to_a_file_whose_place_another_took() {
     store.store().withdraw(true);
     assert_eq!(served(&store, "a.test"), Err(StoreFailure));
     assert!(matches!(store.store().summary(), Err(StoreError::Withdrawn { .. })));
+    assert!(matches!(store.store().generation(), Err(StoreError::Withdrawn { .. })));
     let error = store.import(&[certificate(&["b.test"])], NOW_S).unwrap_err();
     assert!(matches!(error, StoreError::Withdrawn { .. }), "{error}");
     store.store().withdraw(false);

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use rcgen::{CertificateParams, KeyPair};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -126,6 +127,21 @@ fn what_is_wrong_or_too_long_is_refused_and_serves_on() {
     assert!(site.is_well());
 }
 
+/// Writes over all of the store, between two changes.
+fn damage(site: &Site) {
+    let folder = fs::File::open(site.path().join("store")).unwrap();
+    flock(&folder, FlockOperation::LockExclusive).unwrap();
+    let data = site.path().join("store/data.mdb");
+    let data = fs::File::options().write(true).open(data).unwrap();
+    let len = data.metadata().unwrap().len();
+    data.write_all_at(&vec![0xff; usize::try_from(len).unwrap()], 0).unwrap();
+}
+
+fn is_refused_as_damaged((status, words): &(u16, String)) -> bool {
+    let is_told = words.contains("damaged") || words.contains("nothing is served from it");
+    *status == 500 && is_told
+}
+
 /// The process would end by it: nothing is written to a file that is not in order.
 #[test]
 fn nothing_is_written_to_a_damaged_store() {
@@ -133,16 +149,23 @@ fn nothing_is_written_to_a_damaged_store() {
     let delete = |site: &Site| site.request("DELETE /certificates?name=kept.test", "", b"");
     for order in [&put as &dyn Fn(&Site) -> (u16, String), &delete] {
         let site = Site::start();
-        let data = site.path().join("store/data.mdb");
-        let data = fs::File::options().write(true).open(data).unwrap();
-        let len = data.metadata().unwrap().len();
-        data.write_all_at(&vec![0xff; usize::try_from(len).unwrap()], 0).unwrap();
-        let (status, words) = order(&site);
-        assert_eq!(status, 500, "{words}");
-        let is_told = words.contains("damaged") || words.contains("nothing is served from it");
-        assert!(is_told, "{words}");
+        damage(&site);
+        let said = order(&site);
+        assert!(is_refused_as_damaged(&said), "{said:?}");
         assert_eq!(site.sealane().admin("/healthz"), "ok\n");
     }
+    // The answer to a stream within which that happens is made without it, too.
+    let site = Site::start();
+    let text = chains(BATCH + 1);
+    let (begun, rest) = text.split_at(text.len() - 10);
+    let mut socket = site.begin_put(text.len(), begun.as_bytes());
+    wait_for("the first batch", || (site.stored() > BATCH as u64).then_some(()));
+    damage(&site);
+    socket.write_all(rest.as_bytes()).unwrap();
+    let said = answer(socket);
+    assert!(is_refused_as_damaged(&said), "{said:?}");
+    assert!(said.1.contains("\"added\": 1000"), "{said:?}");
+    assert_eq!(site.sealane().admin("/healthz"), "ok\n");
 }
 
 /// Whenever the process is killed, the store is whole, and has whole batches of the stream.
