@@ -181,7 +181,8 @@ pub struct NameList {
 /// How certificates come for names that clients ask for and nobody has listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnDemandSettings {
-    /// The admin sockets of those who serve on this machine.
+    /// Where names are taken of those who serve on this machine: in the store's folder, or at their
+    /// admin sockets.
     pub admin: Vec<PathBuf>,
     /// How it is shown that the names are the operator's.
     pub challenge: Challenge,

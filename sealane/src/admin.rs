@@ -5,6 +5,7 @@
 //! counters, and the [`ControlState`] that the control plane keeps up to date. What is ordered is
 //! told to the control plane and to lanes: [`orders`].
 
+mod names_socket;
 pub mod orders;
 mod page;
 mod report;
@@ -22,6 +23,7 @@ use crate::http::{
 use crate::metrics;
 use crate::unix_socket::{self, SocketFile};
 
+pub use names_socket::NamesSocket;
 pub use orders::{Orders, Uploads, Verdict};
 pub use state::{
     AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,

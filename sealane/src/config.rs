@@ -96,6 +96,12 @@ impl Config {
         of_listeners.chain(self.tickets.root.as_ref().and_then(RootPlace::store))
     }
 
+    /// The folder of the store into which certificates on demand come, if they do.
+    pub fn on_demand_store(&self) -> Option<&Path> {
+        let mut listeners = self.listeners.iter().filter(|listener| listener.on_demand);
+        listeners.find_map(|listener| listener.store.as_deref())
+    }
+
     /// Reads a file; every mistake in it is reported at once.
     pub fn load(file: &Path) -> Result<Self, Mistakes> {
         Self::if_in_order(Self::load_partly(file))

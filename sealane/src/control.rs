@@ -9,6 +9,7 @@ mod health;
 mod kept;
 mod listeners;
 mod names;
+mod on_demand;
 mod reload;
 mod responders;
 mod sockets;
@@ -47,6 +48,7 @@ use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
 use kept::KeptSockets;
 use listeners::counted;
+use on_demand::NamesDoor;
 use reload::Pending;
 use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
@@ -119,6 +121,7 @@ pub struct Control {
     checker: Option<Checker>,
     /// Whether names of backends are being looked up.
     is_looking: bool,
+    names_door: NamesDoor,
     bound: Vec<Bound>,
     events: Receiver<Event>,
     notices: Sender<Event>,
@@ -166,6 +169,7 @@ impl Control {
             log: None,
             checker: None,
             is_looking: false,
+            names_door: NamesDoor::default(),
             bound: Vec::new(),
             events,
             notices,
@@ -175,6 +179,7 @@ impl Control {
         let mut logs = control.open_log()?;
         control.open_admin()?;
         control.start_lanes(&mut logs, &tables, kept)?;
+        control.follow_names_door();
         control.tell_tables(tables);
         control.state.lock().phase = Phase::Serving;
         Ok(control)
@@ -431,6 +436,7 @@ impl Control {
         }
         self.look_after_root();
         self.look_for_names();
+        self.look_after_names_door();
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.look(&self.lanes);
         }

@@ -1,13 +1,13 @@
 //! Listening unix sockets: [`bind`] makes one with the wanted permissions, in place of a stale one,
 //! and [`SocketFile`] takes its file away in the end.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Mode, OFlags, chmod, fchmod, fstat, open};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// A socket file that is removed with this value, unless another took its place.
@@ -47,14 +47,25 @@ impl SocketFile {
     /// # Errors
     /// The file is not there any more, another is, or it is not this user's.
     pub fn permit(&self, mode: u32) -> io::Result<()> {
-        if !self.is_in_place() {
+        // Where others may write too, another file may take its place between two looks at a path.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = open(&self.path, flags, Mode::empty())?;
+        let found = fstat(&file)?;
+        if (found.st_dev, found.st_ino) != self.identity {
             return Err(io::Error::new(ErrorKind::NotFound, "another file has taken its place"));
         }
-        let found = fs::symlink_metadata(&self.path)?;
-        if found.mode() & 0o777 == mode {
+        if found.st_mode & 0o777 == mode {
             return Ok(());
         }
-        fs::set_permissions(&self.path, Permissions::from_mode(mode))
+        let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(chmod(itself, Mode::from_raw_mode(mode))?)
+    }
+
+    /// The group of the file, as long as it is where it was made.
+    pub fn group(&self) -> Option<u32> {
+        let found = fs::symlink_metadata(&self.path).ok();
+        let own = found.filter(|found| (found.dev(), found.ino()) == self.identity);
+        own.map(|own| own.gid())
     }
 }
 
@@ -92,4 +103,35 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let metadata = fs::symlink_metadata(path)?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn whoever_takes_the_place_of_a_socket_keeps_his_own_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (_socket, file) = bind(&path, 0o600, 1).unwrap();
+        file.permit(0o660).unwrap();
+        assert_eq!((mode(&path), file.group().is_some()), (0o660, true));
+        let other = folder.path().join("other");
+        fs::write(&other, "").unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::remove_file(&path).unwrap();
+        for is_link in [true, false] {
+            match is_link {
+                true => std::os::unix::fs::symlink(&other, &path).unwrap(),
+                false => fs::rename(&other, &path).unwrap(),
+            }
+            assert_eq!(file.permit(0o666).unwrap_err().kind(), ErrorKind::NotFound);
+            assert_eq!((mode(&path), file.group()), (0o640, None));
+        }
+        drop(file);
+        assert!(path.exists(), "nor is it removed");
+    }
 }

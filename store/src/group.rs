@@ -64,7 +64,7 @@ pub(crate) fn replace_file(folder: &Path, name: &str, content: &[u8]) -> io::Res
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(OWN).open(&beside)?;
     // By the file itself: by its name another may stand there by now.
     if is_shared(&fs::metadata(folder)?) {
         file.set_permissions(Permissions::from_mode(SHARED))?;
@@ -74,12 +74,44 @@ pub(crate) fn replace_file(folder: &Path, name: &str, content: &[u8]) -> io::Res
     fs::rename(beside, folder.join(name))
 }
 
+/// For whom what is made in a folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// The group that the folder is shared with; none if it is one user's.
+    pub group: Option<u32>,
+}
+
+impl Sharing {
+    /// What the folder says.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(folder: &Path) -> io::Result<Self> {
+        let facts = fs::metadata(folder)?;
+        Ok(Self { group: is_shared(&facts).then(|| facts.gid()) })
+    }
+
+    /// The permissions of what is made there.
+    #[must_use]
+    pub fn mode(self) -> u32 {
+        match self.group {
+            Some(_) => SHARED,
+            None => OWN,
+        }
+    }
+}
+
 fn is_shared(folder: &Metadata) -> bool {
     folder.mode() & (GROUP_WRITES | GROUP_INHERITS) == GROUP_WRITES | GROUP_INHERITS
 }
 
+/// The socket in a store's folder at which a process that serves from the store tells which names
+/// its clients ask for. Whoever may write to the store may open it.
+pub const NAMES_SOCKET: &str = "names.sock";
+
 const GROUP_INHERITS: u32 = 0o2000;
 const GROUP_WRITES: u32 = 0o020;
+const OWN: u32 = 0o600;
 const PERMISSIONS: u32 = 0o777;
 const SHARED: u32 = 0o660;
 

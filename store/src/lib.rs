@@ -44,6 +44,7 @@ mod word;
 pub use behind::FLEET_CLUSTER;
 pub use error::StoreError;
 pub use examine::{Examined, examine};
+pub use group::{NAMES_SOCKET, Sharing};
 pub use kept::{
     HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS, TLS_ALPN_01,
 };

@@ -1,4 +1,4 @@
-//! Names that clients ask for, from the admin sockets of those who serve: [`listen`].
+//! Names that clients ask for, from the sockets of those who serve: [`listen`].
 
 use std::io;
 use std::net::IpAddr;
@@ -134,25 +134,47 @@ enum ListenError {
     #[error("its answer broke off: {0}")]
     Body(String),
     /// The socket cannot be reached.
-    #[error("nobody serves there: {0}; name the admin socket of sealane serve in admin")]
+    #[error("{}", unreached(.0))]
     Connect(#[from] io::Error),
     /// Nobody speaks HTTP there.
-    #[error("no answer of an admin socket: {0}")]
+    #[error("no answer of who serves: {0}")]
     Http(#[from] hyper::Error),
     /// A fault of ours.
     #[error("the request cannot be made: {0}; report it")]
     Request(#[from] http::Error),
     /// Whoever serves says no.
-    #[error("{status}: {text}")]
+    #[error("{status}: {text}{}", remedy(*.status))]
     Refused { status: StatusCode, text: String },
     /// No answer came.
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Silent,
     /// The answer is of another version.
-    #[error("its answer is none of an admin socket: {0}; run both of the same version")]
+    #[error("its answer has no names: {0}; run both of the same version")]
     Text(#[from] serde_json::Error),
 }
 
+fn unreached(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("this user may not open it: {error}; {OWN_USER_REMEDY}")
+        }
+        _ => format!(
+            "nobody tells names there: {error}; start sealane serve of this version, with a \
+             listener that has on_demand = true and this store"
+        ),
+    }
+}
+
+fn remedy(status: StatusCode) -> String {
+    match status {
+        StatusCode::FORBIDDEN => format!("; {OWN_USER_REMEDY}"),
+        _ => String::new(),
+    }
+}
+
+/// An admin socket is for the user who serves.
+const OWN_USER_REMEDY: &str = "leave admin out of [on_demand], and names are taken in the store's \
+                               folder, by whoever may write to the store";
 /// Bytes of an answer: as many names as are told at a time.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// How often names without a certificate are asked for.

@@ -39,8 +39,10 @@ fn settings(top: &mut Table<'_>) -> Option<Settings> {
         let read = |value: Value<'_>| value.table(|table| authority(table, &mut directories));
         value.list(AUTHORITIES_MAX, read)
     });
-    let on_demand = on_demand
-        .map(|value| value.table(|table| super::on_demand::on_demand(table, &value.clone())));
+    let on_demand = on_demand.map(|value| {
+        let at = value.clone();
+        value.table(|table| super::on_demand::on_demand(table, &at, store.as_deref()))
+    });
     let has_none = (certificates.is_none() && (is_pushed || is_demanded)).then(Vec::new);
     let certificates = certificates.map_or(has_none, |value| {
         let mut sets = HashMap::new();

@@ -1,24 +1,29 @@
 //! The table `[on_demand]`: certificates for names that clients ask for and nobody has listed.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Problem, value};
+use sealane_store::NAMES_SOCKET;
 
 use super::file::{COMMAND_WORDS_MAX, ROOTS_MAX, challenge, root_source};
 use super::url::{Way, way_to};
 use super::{OnDemandSettings, Permission, RootSource};
 
-/// Reads the table, which stands at `at`.
-pub(super) fn on_demand(table: &mut Table<'_>, at: &Value<'_>) -> Option<OnDemandSettings> {
+/// Reads the table, which stands at `at`, for an agent with this store.
+pub(super) fn on_demand(
+    table: &mut Table<'_>,
+    at: &Value<'_>,
+    store: Option<&Path>,
+) -> Option<OnDemandSettings> {
     let admin = table.value("admin").map(|all| all.set(SOCKETS_MAX, Value::path));
     let challenge = challenge(table, &[]);
     let rate = table.value("rate").map(|value| value.parsed(rate));
     let waiting = table.value("waiting").map(|value| value.count(1..=WAITING_MAX));
     let permission = permission(table, at);
     Some(OnDemandSettings {
-        admin: admin.unwrap_or_else(|| Some(vec![PathBuf::from(SOCKET)]))?,
+        admin: admin.unwrap_or_else(|| Some(vec![store?.join(NAMES_SOCKET)]))?,
         challenge: challenge?,
         permission: permission?,
         rate: rate.unwrap_or(Some(RATE_DEFAULT))?,
@@ -89,8 +94,6 @@ fn rate(text: &str) -> Result<(u32, Duration), Problem> {
 const ASK_EXAMPLE: &str = "\"http://127.0.0.1:5555/ask\"";
 const RATE_DEFAULT: (u32, Duration) = (10, Duration::from_secs(60));
 const RATE_MAX: u32 = 10_000;
-/// Where a `sealane serve` of a package has its admin socket.
-const SOCKET: &str = "/run/sealane/admin.sock";
 const SOCKETS_MAX: usize = 64;
 const WAITING_DEFAULT: usize = 100;
 const WAITING_MAX: usize = 10_000;

@@ -61,7 +61,7 @@ fn the_example_is_in_order_and_says_every_key() {
     let times = |one: &FleetSettings| (one.lease, one.ticket_lifetime, one.ticket_root_every);
     assert_eq!(times(fleet), times(&least));
     let on_demand = OnDemandSettings {
-        admin: vec!["/run/sealane/admin.sock".into()],
+        admin: vec!["/var/lib/sealane/store/names.sock".into()],
         challenge: Challenge::TlsAlpn01,
         permission: Permission::Service {
             roots: vec![RootSource::System],

@@ -1,9 +1,11 @@
 //! Certificates for names that clients of a running `sealane serve` ask for, and nobody has listed.
 
 mod ask;
+mod users;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::thread;
 
 use sealane_reserved_port::ReservedPort;
@@ -29,6 +31,15 @@ struct Rig {
 impl Rig {
     /// With more keys of the authority, and more of `[on_demand]`.
     fn start(of_authority: &str, more: &str) -> Option<Self> {
+        Self::start_by(of_authority, more, |_| Some(Command::new(serve::program()?)))
+    }
+
+    /// The same with a `sealane serve` that is started by a command, once there is a store.
+    fn start_by(
+        of_authority: &str,
+        more: &str,
+        command: impl FnOnce(&Home) -> Option<Command>,
+    ) -> Option<Self> {
         let tls = ReservedPort::on_loopback().unwrap();
         let behaviour = Behaviour { ports: (1, tls.address().port()), ..Behaviour::default() };
         let authority = Authority::start(behaviour)?;
@@ -37,15 +48,14 @@ impl Rig {
         home.configure(&[
             home.authority(authority.address, of_authority),
             format!(
-                "[on_demand]\nask = \"http://{}/ask\"\nchallenge = \"tls-alpn-01\"\n\
-                 admin = [\"admin.sock\"]\n{more}\n",
+                "[on_demand]\nask = \"http://{}/ask\"\nchallenge = \"tls-alpn-01\"\n{more}\n",
                 ask.address
             ),
         ]);
         // A look at the settings makes the store.
         let (text, code) = super::harness::agent::run(&["check", "--config", "agent.toml"], &home);
         assert_eq!(code, Some(0), "{text}");
-        let serve = serving(&home, &tls)?;
+        let serve = serving(&home, &tls, command)?;
         Some(Self { ask, authority, home, _serve: serve, tls })
     }
 
@@ -59,7 +69,11 @@ impl Rig {
     }
 }
 
-fn serving(home: &Home, tls: &ReservedPort) -> Option<Process> {
+fn serving(
+    home: &Home,
+    tls: &ReservedPort,
+    command: impl FnOnce(&Home) -> Option<Command>,
+) -> Option<Process> {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let made = rcgen::generate_simple_self_signed([DEFAULT.to_owned()]).unwrap();
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
@@ -72,7 +86,7 @@ fn serving(home: &Home, tls: &ReservedPort) -> Option<Process> {
         tls.address(),
         backend.local_addr().unwrap(),
     );
-    let process = serve::start(home.folder.path(), &text)?;
+    let process = serve::start_by(command(home)?, home.folder.path(), &text);
     wait_for("sealane serve", || {
         let said = fs::read_to_string(home.path("serve.log")).unwrap();
         assert!(!said.contains("error"), "{said}");

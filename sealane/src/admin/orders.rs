@@ -9,14 +9,13 @@ mod backends;
 mod certificates;
 mod connections;
 mod lanes;
-mod names;
+pub(super) mod names;
 mod reload;
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use crate::http::{Answer, Method, Query, Request, Response, Status};
-use crate::relay::NameKind;
 
 use super::SharedState;
 
@@ -37,11 +36,15 @@ pub struct Orders {
 
 /// The answer to an order, if that is one.
 pub(super) fn answer(request: &Request<'_>, orders: &Orders) -> Option<Answer> {
-    if request.path == "/certificates" {
-        return Some(match request.is_owners {
-            true => certificates::answer(request, orders),
-            false => stranger().into(),
-        });
+    let whole: Option<fn(&Request<'_>, &Orders) -> Answer> = match request.path {
+        "/certificates" => Some(certificates::answer),
+        "/names/served" | "/names/wanted" => {
+            Some(|request, orders| names::answer(request, &orders.state, false))
+        }
+        _ => None,
+    };
+    if let Some(answer) = whole {
+        return Some(if request.is_owners { answer(request, orders) } else { stranger().into() });
     }
     let (method, carry_out): (_, CarryOut) = match request.path {
         "/backends/drain" => (Method::Post, |orders, query| backends::drain(orders, query, true)),
@@ -50,8 +53,6 @@ pub(super) fn answer(request: &Request<'_>, orders: &Orders) -> Option<Answer> {
         }
         "/connections" => (Method::Get, connections::list),
         "/connections/close" => (Method::Post, connections::close),
-        "/names/served" => (Method::Post, |orders, _| names::take(orders, NameKind::Served)),
-        "/names/wanted" => (Method::Post, |orders, _| names::take(orders, NameKind::Wanted)),
         "/reload" => (Method::Post, |orders, _| reload::carry_out(orders)),
         _ => return None,
     };

@@ -16,7 +16,7 @@ use sealane_engine::certificates::{CertificateIndex, CertificateStore as _, Inve
 use sealane_engine::client::ClientContexts;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::tickets::UnixSeconds;
-use sealane_store::KeyedStore;
+use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
 use serde::Serialize;
 
 use crate::args::CheckArguments;
@@ -281,7 +281,13 @@ impl ListenerReport {
         let Summary { name, addresses, backends, balance, certificates, .. } = summary;
         let store = summary.store.and_then(|store| {
             let inventory = store.certificates.inventory(1).ok()?;
+            let socket = survey.listener.on_demand.then(|| store.path.join(NAMES_SOCKET));
+            let sharing = Sharing::of(&store.path).ok();
             Some(StoreReport {
+                on_demand: socket.map(|socket| OnDemandReport {
+                    socket,
+                    group: sharing.and_then(|sharing| sharing.group),
+                }),
                 path: store.path,
                 certificates: inventory.certificates,
                 names: inventory.names,
@@ -314,9 +320,21 @@ impl ListenerReport {
     }
 }
 
+/// Where names that clients ask for are told.
+#[derive(Debug, Serialize)]
+pub struct OnDemandReport {
+    /// The socket, which is there while it is served.
+    pub socket: PathBuf,
+    /// The group that may take names there, beside this user.
+    pub group: Option<u32>,
+}
+
 /// What is in a store.
 #[derive(Debug, Serialize)]
 pub struct StoreReport {
+    /// Where names are told that it has no certificate for, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_demand: Option<OnDemandReport>,
     /// The store's folder.
     pub path: PathBuf,
     /// How many certificates there are.

@@ -102,6 +102,8 @@ impl Control {
             let generation = Arc::clone(&generation);
             lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
         }
+        // Whoever comes there finds lanes that note names.
+        self.follow_names_door();
         Ok(warnings)
     }
 

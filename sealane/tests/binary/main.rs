@@ -31,6 +31,7 @@ mod limits;
 mod listener_limits;
 mod log;
 mod moving;
+mod names_socket;
 mod pages;
 mod plain_sides;
 mod process;

@@ -111,13 +111,18 @@ impl Home {
 
     /// Starts an agent with more in its environment.
     pub fn start_with(&self, environment: &[(&str, String)]) -> Agent {
+        let mut command = Command::new(BINARY);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        self.start_by(command)
+    }
+
+    /// Starts an agent by a command, which its arguments are added to.
+    pub fn start_by(&self, mut command: Command) -> Agent {
         let started = self.started.get() + 1;
         self.started.set(started);
         let path = self.path(&format!("log-{started}"));
         let log = File::create(&path).unwrap();
-        let mut command = Command::new(BINARY);
         command.arg("--config").arg(self.path("agent.toml"));
-        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         Agent { process: Process::new(child.unwrap()), log: path }
     }

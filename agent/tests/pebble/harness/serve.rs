@@ -15,14 +15,18 @@ pub fn start(folder: &Path, text: &str) -> Option<Process> {
 
 /// Starts one with more in its environment.
 pub fn start_with(folder: &Path, text: &str, environment: &[(&str, String)]) -> Option<Process> {
-    let program = program()?;
+    let mut command = Command::new(program()?);
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    Some(start_by(command, folder, text))
+}
+
+/// Starts one by a command, which its arguments are added to.
+pub fn start_by(mut command: Command, folder: &Path, text: &str) -> Process {
     fs::write(folder.join("sealane.toml"), text).unwrap();
     let log = File::create(folder.join("serve.log")).unwrap();
-    let mut command = Command::new(program);
     command.args(["serve", "--config"]).arg(folder.join("sealane.toml"));
-    command.envs(environment.iter().map(|(name, value)| (name, value)));
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
-    Some(Process::new(child.unwrap()))
+    Process::new(child.unwrap())
 }
 
 /// The program that serves, as it was built beside the agent.

@@ -35,7 +35,7 @@ pub(super) fn drain(orders: &Orders, query: &Query, is_drained: bool) -> Respons
             let backend = Arc::clone(&backend.lanes[lane]);
             LaneOrder::Backend { backend, is_drained, done }
         };
-        if let Err(response) = lanes::ask_all(orders, order) {
+        if let Err(response) = lanes::ask_all(&orders.state, order) {
             return response;
         }
     }

@@ -24,7 +24,7 @@ pub(super) fn list(orders: &Orders, query: &Query) -> Response {
         let limit = wanted.limit - all.len();
         let order =
             |_, listed| LaneOrder::List { wanted: Wanted { limit, ..wanted.clone() }, listed };
-        match lanes::ask(orders, &[lane], order) {
+        match lanes::ask(&orders.state, &[lane], order) {
             Ok(found) => {
                 for of_lane in found {
                     has_more |= of_lane.has_more;
@@ -73,7 +73,8 @@ pub(super) fn close(orders: &Orders, query: &Query) -> Response {
     if lane >= desks || number.giver != NumberGiver::new(started, lane) {
         return gone();
     }
-    match lanes::ask(orders, &[lane], |_, closed| LaneOrder::Close { id: number.id, closed }) {
+    match lanes::ask(&orders.state, &[lane], |_, closed| LaneOrder::Close { id: number.id, closed })
+    {
         Ok(closed) if closed == [true] => json(Status::Ok, &value!({ "closed": number })),
         Ok(_) => gone(),
         Err(response) => response,

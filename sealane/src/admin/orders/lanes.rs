@@ -3,30 +3,29 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use crate::admin::SharedState;
 use crate::http::{Response, Status};
 use crate::relay::LaneOrder;
-
-use super::Orders;
 
 /// What every lane answers to its order, in the order of the lanes.
 ///
 /// # Errors
 /// What the client gets: a lane has not answered in time.
 pub(super) fn ask_all<T>(
-    orders: &Orders,
+    state: &SharedState,
     order: impl Fn(usize, Sender<(usize, T)>) -> LaneOrder,
 ) -> Result<Vec<T>, Response> {
-    let all: Vec<_> = (0..orders.state.lock().desks.len()).collect();
-    ask(orders, &all, order)
+    let all: Vec<_> = (0..state.lock().desks.len()).collect();
+    ask(state, &all, order)
 }
 
 /// The same of some lanes, each of which there is.
 pub(super) fn ask<T>(
-    orders: &Orders,
+    state: &SharedState,
     lanes: &[usize],
     order: impl Fn(usize, Sender<(usize, T)>) -> LaneOrder,
 ) -> Result<Vec<T>, Response> {
-    let desks = orders.state.lock().desks.clone();
+    let desks = state.lock().desks.clone();
     let (sender, receiver) = channel();
     for lane in lanes {
         desks[*lane].give(order(*lane, sender.clone()));

@@ -7,18 +7,43 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 
-use crate::http::{Response, Status};
+use crate::admin::SharedState;
+use crate::http::{Answer, Method, Request, Response, Status};
 use crate::relay::{LaneOrder, NameKind, NotedName, NotedNames};
 
-use super::{Orders, json, lanes};
+use super::{json, lanes};
+
+/// The answer to a request where names are taken, and nothing else is done. Lanes may not have
+/// heard yet that `is_on`.
+pub(in crate::admin) fn answer(request: &Request<'_>, state: &SharedState, is_on: bool) -> Answer {
+    let Some(kind) = kind(request.path) else {
+        let words = "names are taken here by POST /names/wanted and POST /names/served, and \
+                     nothing else is answered; what is seen and ordered is at the admin socket";
+        return Response::text(Status::NotFound, words).into();
+    };
+    if request.method != Method::Post {
+        return Response::text(Status::PostOnly, Status::PostOnly.line()).into();
+    }
+    let state = state.clone();
+    Answer::Later(Box::new(move || take(&state, kind, is_on)))
+}
+
+/// Which names are taken at a path.
+fn kind(path: &str) -> Option<NameKind> {
+    match path {
+        "/names/served" => Some(NameKind::Served),
+        "/names/wanted" => Some(NameKind::Wanted),
+        _ => None,
+    }
+}
 
 /// Takes what all lanes have noted, in the order of [`in_turn`].
-pub(super) fn take(orders: &Orders, kind: NameKind) -> Response {
-    let of_lanes = match lanes::ask_all(orders, |_, told| LaneOrder::Names { kind, told }) {
+fn take(state: &SharedState, kind: NameKind, is_on: bool) -> Response {
+    let of_lanes = match lanes::ask_all(state, |_, told| LaneOrder::Names { kind, told }) {
         Ok(of_lanes) => of_lanes,
         Err(response) => return response,
     };
-    if of_lanes.iter().all(Option::is_none) {
+    if !is_on && of_lanes.iter().all(Option::is_none) {
         let words = "no listener has on_demand = true, so nothing is noted of names";
         return Response::text(Status::NotFound, words);
     }

@@ -121,6 +121,14 @@ fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result 
     row(f, 4, "store", &store.path.display().to_string())?;
     row(f, 4, "  certificates", &store.certificates.to_string())?;
     row(f, 4, "  names", &store.names.to_string())?;
+    if let Some(on_demand) = &store.on_demand {
+        let socket = on_demand.socket.display();
+        let whose = match on_demand.group {
+            Some(group) => format!("this user and group {group}, whose the folder is"),
+            None => "this user alone, whose the folder is".to_owned(),
+        };
+        row(f, 4, "  on demand", &format!("told at {socket} to {whose}"))?;
+    }
     expiry(f, store.soonest_expiry.as_ref())
 }
 

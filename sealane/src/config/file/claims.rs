@@ -1,6 +1,7 @@
 //! What only one part of a configuration may have: addresses and names of listeners.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use super::super::Address;
 use super::super::mistake::{Place, Problem};
@@ -11,6 +12,7 @@ use super::super::reader::Value;
 pub(super) struct Claims {
     addresses: HashMap<Address, Owner>,
     names: HashMap<String, Place>,
+    on_demand: Option<(PathBuf, Place)>,
 }
 
 /// What an address is taken by.
@@ -51,6 +53,17 @@ impl Claims {
             return None;
         }
         Some(())
+    }
+
+    /// Takes certificates on demand for the store that they come by; that another has them is a
+    /// mistake.
+    pub(super) fn on_demand(&mut self, store: &Path, written: &Value<'_>) {
+        let first = self.on_demand.get_or_insert_with(|| (store.to_owned(), written.place()));
+        if first.0 != store {
+            let at = seen_from(&first.1, written);
+            let what = format!("{at} has it with another store, and the names of all go to one");
+            written.wrong(Problem::new(what, "name the same store, or remove one of the two"));
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 //! plaintext goes.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealane_engine::policy::UnknownNames;
+use sealane_store::NAMES_SOCKET;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
@@ -120,7 +121,7 @@ fn listener(
         addresses: addresses?,
         socket_mode: socket_mode.unwrap_or(Some(SOCKET_MODE_DEFAULT))?,
         certificates,
-        on_demand: on_demand(table, served.is_some()),
+        on_demand: on_demand(table, served.as_deref(), claims),
         store: served.or(answering.flatten()),
         default_certificate: default_name,
         policy,
@@ -309,15 +310,28 @@ fn listener_name(text: &str) -> Result<String, Problem> {
     ))
 }
 
-/// Certificates on demand come by a store.
-fn on_demand(table: &mut Table<'_>, has_store: bool) -> bool {
+/// Certificates on demand come by a store, in whose folder their names are told.
+fn on_demand(table: &mut Table<'_>, store: Option<&Path>, claims: &mut Claims) -> bool {
     let Some(written) = table.value("on_demand") else { return false };
     let on_demand = written.boolean().unwrap_or(false);
-    if on_demand && !has_store {
-        written.wrong(Problem::new(
+    match store.filter(|_| on_demand) {
+        None if on_demand => written.wrong(Problem::new(
             "means nothing without a certificate store, by which such certificates come",
             "write certificates = [\"store:PATH\"] too, or remove it",
-        ));
+        )),
+        None => {}
+        Some(store) => {
+            let socket = store.join(NAMES_SOCKET);
+            let bytes = socket.as_os_str().len();
+            if bytes > value::UNIX_PATH_BYTES_MAX {
+                let what =
+                    format!("{} is where names are told, and has {bytes} bytes", socket.display());
+                let max = value::UNIX_PATH_BYTES_MAX;
+                let remedy = format!("choose a store whose socket has at most {max}");
+                written.wrong(Problem::new(what, remedy));
+            }
+            claims.on_demand(store, &written);
+        }
     }
     on_demand
 }

@@ -196,6 +196,17 @@ fn contradictions() {
         (listener("addresses = [\"127.0.0.1:1\"]"), "both address and addresses"),
         (listener("on_demand = true"), "on_demand: means nothing without a certificate store"),
         (
+            LISTENER.replace("certs", "store:one")
+                + "on_demand = true\n"
+                + &LISTENER.replace("certs", "store:two").replace("443", "444")
+                + "on_demand = true",
+            "listener[1].on_demand: line 5 has it with another store, and the names of all go to",
+        ),
+        (
+            LISTENER.replace("certs", &format!("store:/{}", "x".repeat(96))) + "on_demand = true",
+            "names.sock is where names are told, and has 108 bytes; choose a store whose socket",
+        ),
+        (
             listener("default_certificate = \"a.example\"\nunknown_names = \"refuse\""),
             "never served where unknown names are refused",
         ),

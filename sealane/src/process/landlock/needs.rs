@@ -27,7 +27,7 @@ pub(super) enum Need {
     Read,
     /// A socket that is made and removed.
     Socket,
-    /// A folder with a certificate store, whose lock is written.
+    /// A folder with a certificate store, whose lock is written, and a socket made.
     Store,
     /// A file that is read, and replaced by renaming.
     TicketRoot,
@@ -40,7 +40,8 @@ impl Need {
             Self::Challenges | Self::Read => READ,
             Self::Log => make_bitflags!(AccessFs::{WriteFile | MakeReg}),
             Self::Socket => make_bitflags!(AccessFs::{MakeSock | RemoveFile}),
-            Self::Store | Self::TicketRoot => KEPT,
+            Self::Store => STORE,
+            Self::TicketRoot => KEPT,
         }
     }
 }
@@ -202,7 +203,7 @@ const FOLDERS_OF_THE_MANAGER: [(&str, BitFlags<AccessFs>); 5] = [
     ("CREDENTIALS_DIRECTORY", READ),
     ("LOGS_DIRECTORY", make_bitflags!(AccessFs::{WriteFile | MakeReg})),
     ("RUNTIME_DIRECTORY", make_bitflags!(AccessFs::{MakeSock | RemoveFile})),
-    ("STATE_DIRECTORY", KEPT),
+    ("STATE_DIRECTORY", STORE),
 ];
 /// Files by which names are found; they may be links.
 const OF_NAMES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"];
@@ -211,6 +212,10 @@ const OF_NAMES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.co
 const OF_THE_SYSTEM: [&str; 6] =
     ["/dev/random", "/dev/urandom", "/etc", "/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
 const OWN_PROGRAM: &str = "/proc/self/exe";
+/// Beside its files a store's folder has the socket where names on demand are told.
+const STORE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
+    ReadFile | ReadDir | WriteFile | MakeReg | MakeSock | RemoveFile | Truncate
+});
 /// Folders of two parts that belong to every program.
 const SHARED_BY_ALL: [&str; 6] =
     ["/usr/local", "/usr/share", "/var/cache", "/var/lib", "/var/log", "/var/www"];
