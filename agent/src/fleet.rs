@@ -6,6 +6,7 @@
 //!           +------------------------------------------------------> (all sealed)
 //!   an order  -- Claim: a lease, a revision as its fence ----------> PREFIX/claim/ID
 //!   status    -- under a lease of its own -------------------------> PREFIX/status/MACHINE
+//!   configuration, staged <----------------------------------------  PREFIX/configuration/
 //! ```
 //!
 //! The local store stays what lanes serve from; the cluster only fills it. What leaves the machine
@@ -13,9 +14,12 @@
 //! nobody without a sealing key can put anything there that a machine takes.
 
 mod claim;
+mod configuration;
+mod configure;
 mod entries;
 mod places;
 mod replica;
+mod rollout;
 mod sealed;
 mod status;
 #[cfg(test)]
@@ -41,6 +45,7 @@ use crate::settings::FleetSettings;
 use crate::trust::{TrustError, our_provider};
 
 pub(crate) use claim::Claim;
+pub(crate) use configure::{configure, withdraw};
 use places::Places;
 use replica::Replica;
 pub(crate) use status::{leave_word, statuses, table};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use sealane_operator::memory::hide_memory;
 use sealane_operator::{Priority, say, say_at, sealing_keys, value};
-use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store, examine};
+use sealane_store::{DATA_FILE, GIVEN_BYTES_MAX, KeyedStore, SealingKeys, Store, examine};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
@@ -37,6 +37,12 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Some(Command::Fleet { command: FleetCommand::RotateTickets { config } }) => {
             rotate_tickets(&config)
         }
+        Some(Command::Fleet {
+            command: FleetCommand::Configure { config, withdraw: true, .. },
+        }) => withdraw(&config),
+        Some(Command::Fleet {
+            command: FleetCommand::Configure { file, config, first, withdraw: false },
+        }) => configure(&file.unwrap_or_default(), &config, first.get()),
         Some(Command::Fleet { command: FleetCommand::Status { config, json } }) => {
             fleet_status(&config, json)
         }
@@ -126,6 +132,42 @@ fn rotate_tickets(file: &Path) -> Result<(), End> {
     say(&format!(
         "a new ticket root holds from {when}; whoever read the last one reads until then"
     ));
+    Ok(())
+}
+
+/// Brings the text of `file` to all machines of the fleet.
+fn configure(file: &Path, config: &Path, first: usize) -> Result<(), End> {
+    let settings = Settings::load(config).map_err(End::invalid)?;
+    let fleet = fleet_of(config, &settings)?;
+    let keys = sealing_keys(&settings.store_key);
+    let keys = keys.map_err(|error| End::invalid(format!("store_key: {error}")))?;
+    let named = |what: String| End::invalid(format!("{}: {what}", file.display()));
+    let length = fs::metadata(file).map(|facts| facts.len());
+    let length = length.map_err(|error| named(format!("cannot be read: {error}")))?;
+    if length > GIVEN_BYTES_MAX as u64 {
+        return Err(named(format!(
+            "it has {length} bytes, and a fleet's configuration at most {GIVEN_BYTES_MAX} \
+             (256 KiB); put what is long into files of the machines"
+        )));
+    }
+    let text = sealane_operator::read_text(file, |_| None);
+    let text = text.map_err(|problem| named(problem.to_string()))?;
+    let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
+    let done = fleet::configure(&etcd, &keys, fleet, text, first);
+    runtime.block_on(done).map_err(End::failed)
+}
+
+fn withdraw(config: &Path) -> Result<(), End> {
+    let settings = Settings::load(config).map_err(End::invalid)?;
+    let fleet = fleet_of(config, &settings)?;
+    let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
+    let was_there = runtime.block_on(fleet::withdraw(&etcd, fleet)).map_err(End::failed)?;
+    say(match was_there {
+        true => "what was proposed is withdrawn; everywhere the one before holds",
+        false => "nothing was proposed",
+    });
     Ok(())
 }
 

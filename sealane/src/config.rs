@@ -37,6 +37,7 @@ use crate::backends::BACKENDS_MAX;
 use crate::process::landlock::outside;
 
 use sealane_operator::{mistake, reader};
+use sealane_store::{HELD, PROPOSED};
 
 use backend::share_tls;
 
@@ -69,6 +70,8 @@ pub struct Config {
     pub admin: Admin,
     /// The cryptographic library of every lane.
     pub crypto: ProviderChoice,
+    /// What a fleet gives to it, if that is included.
+    pub fleet: Option<FromFleet>,
     /// The files and folders that were included.
     pub included: Vec<PathBuf>,
     /// How many event loops run, one thread each.
@@ -104,18 +107,27 @@ impl Config {
     /// Reads a file for a process that goes on with the `lanes` it has, whatever the file asks for:
     /// what it gives to all of them must be enough for these too.
     pub fn load_anew(file: &Path, lanes: NonZeroUsize) -> Result<Self, Mistakes> {
-        Self::if_in_order(Self::load_for(file, Some(lanes)))
+        Self::if_in_order(Self::load_for(file, Some(lanes), GivenFile::Held))
+    }
+
+    /// The same, with what a fleet proposes in the place of what it gives.
+    pub(crate) fn load_proposed(file: &Path, lanes: NonZeroUsize) -> Result<Self, Mistakes> {
+        Self::if_in_order(Self::load_for(file, Some(lanes), GivenFile::Proposed))
     }
 
     /// What is in order in a file, if so much is that it makes a configuration, and every mistake:
     /// for checks that go on after a mistake. It is not for use.
     pub(crate) fn load_partly(file: &Path) -> (Option<Self>, Vec<Mistake>) {
-        Self::load_for(file, None)
+        Self::load_for(file, None, GivenFile::Held)
     }
 
-    fn load_for(file: &Path, running: Option<NonZeroUsize>) -> (Option<Self>, Vec<Mistake>) {
+    fn load_for(
+        file: &Path,
+        running: Option<NonZeroUsize>,
+        given: GivenFile,
+    ) -> (Option<Self>, Vec<Mistake>) {
         match read_text(file) {
-            Ok(text) => file::parse_all(file, &text, running),
+            Ok(text) => file::parse_all(file, &text, running, given),
             Err(problem) => {
                 let place = Some(Place::whole(file));
                 (None, vec![Mistake { place, field: String::new(), problem }])
@@ -175,6 +187,7 @@ impl Config {
             access_log: None,
             admin: simple.admin.map(Admin::from).unwrap_or_default(),
             crypto: ProviderChoice::default(),
+            fleet: None,
             included: Vec::new(),
             lanes: simple.lanes.unwrap_or_else(default_lanes),
             limits: Limits::default(),
@@ -185,6 +198,31 @@ impl Config {
             tickets: Tickets::default(),
             watch: true,
         })
+    }
+}
+
+/// What a fleet gives to a configuration, by way of a certificate store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FromFleet {
+    /// The number of the text that was read; 0 if there was none.
+    pub number: u64,
+    /// The folder of the store.
+    pub store: PathBuf,
+}
+
+/// Which text of a fleet is read.
+#[derive(Clone, Copy, Debug)]
+enum GivenFile {
+    Held,
+    Proposed,
+}
+
+impl GivenFile {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Held => HELD,
+            Self::Proposed => PROPOSED,
+        }
     }
 }
 

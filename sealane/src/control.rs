@@ -5,6 +5,7 @@
 
 mod build;
 mod end;
+mod fleet;
 mod health;
 mod kept;
 mod listeners;
@@ -45,6 +46,7 @@ use crate::relay::{Attendant, LaneDesk, Relay};
 pub(crate) use build::unix_now;
 use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
+use fleet::FleetAnswers;
 use kept::KeptSockets;
 use listeners::counted;
 use reload::Pending;
@@ -125,6 +127,7 @@ pub struct Control {
     watch: FileWatch,
     watchdog: Option<Watchdog>,
     fingerprint: u64,
+    fleet: FleetAnswers,
 }
 
 impl Control {
@@ -154,6 +157,7 @@ impl Control {
         let drained = state.lock().drained.clone();
         let mut control = Self {
             fingerprint: fingerprint(source.file(), &config),
+            fleet: FleetAnswers::default(),
             source,
             config,
             lanes: Vec::new(),
@@ -430,6 +434,7 @@ impl Control {
             say(&news);
         }
         self.look_after_root();
+        self.look_after_fleet();
         self.look_for_names();
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.look(&self.lanes);

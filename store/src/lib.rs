@@ -20,6 +20,7 @@ mod backup;
 mod erase;
 mod error;
 mod examine;
+mod given;
 mod group;
 mod kept;
 mod keyed;
@@ -42,6 +43,7 @@ mod word;
 
 pub use error::StoreError;
 pub use examine::{Examined, examine};
+pub use given::{Answer, GIVEN_BYTES_MAX, Given, HELD, PROPOSED};
 pub use kept::{
     HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS, TLS_ALPN_01,
 };

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use sealane_operator::value;
-use sealane_store::KeyedStore;
+use sealane_store::{Answer, KeyedStore};
 use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use super::places::Places;
+use super::rollout::{Configured, Machine};
 use crate::agent::{now, now_s};
 use crate::etcd::{Change, Etcd, EtcdError};
 use crate::failure::plain;
@@ -41,6 +42,7 @@ impl Reported {
         let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
         let status = Status {
             certificates,
+            configuration: Answer::read(fleet.store.store().path()).map(shortened),
             generation: fleet.store.store().generation().unwrap_or_default(),
             machine: fleet.settings.machine.clone(),
             not_taken: self.refused.get(),
@@ -74,6 +76,9 @@ impl Reported {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Status {
     certificates: usize,
+    /// What it tells of the fleet's configuration; none if it takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    configuration: Option<Configured>,
     generation: u64,
     machine: String,
     /// Certificates and entries of the fleet that it did not take.
@@ -83,6 +88,22 @@ pub(crate) struct Status {
     /// When the first of its certificates runs out, in Unix time.
     soonest_end_s: Option<i64>,
     version: String,
+}
+
+impl Status {
+    /// What it tells of the fleet's configuration, if it takes one.
+    pub(super) fn configured(&self) -> Option<Machine> {
+        let told = self.configuration.as_ref()?;
+        let refusal: Vec<_> = told.refusal.lines().map(plain).collect();
+        let told = Configured { refusal: refusal.join("\n"), ..*told };
+        Some(Machine { name: plain(&self.machine), told })
+    }
+}
+
+/// What is told of an answer, in which a stranger may read.
+fn shortened(Answer { holds, checked, mut refusal }: Answer) -> Configured {
+    refusal.truncate(refusal.floor_char_boundary(REFUSAL_BYTES_MAX));
+    Configured { holds, checked, refusal }
 }
 
 /// How all machines of the fleet are that are there.
@@ -99,8 +120,15 @@ pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, E
 pub(crate) fn table(statuses: &[Status]) -> String {
     let now_s = now_s();
     let mut text = format!(
-        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
-        "MACHINE", "VERSION", "CERTIFICATES", "GENERATION", "REVISION", "NOT TAKEN", "FIRST ENDS"
+        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>13}\n",
+        "MACHINE",
+        "VERSION",
+        "CERTIFICATES",
+        "GENERATION",
+        "REVISION",
+        "NOT TAKEN",
+        "FIRST ENDS",
+        "CONFIGURATION"
     );
     for one in statuses {
         let ends = one.soonest_end_s.map_or("-".to_owned(), |end| {
@@ -111,15 +139,22 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             }
         });
         text += &format!(
-            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10}\n",
+            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>13}\n",
             plain(&one.machine),
             plain(&one.version),
             one.certificates,
             one.generation,
             one.revision,
             one.not_taken,
-            ends
+            ends,
+            one.configuration.as_ref().map_or("-".to_owned(), |told| told.holds.to_string())
         );
+    }
+    for Machine { name, told } in statuses.iter().filter_map(Status::configured) {
+        if !told.refusal.is_empty() {
+            let (number, refusal) = (told.checked, told.refusal.replace('\n', "\n  "));
+            text += &format!("{name} refuses configuration {number}:\n  {refusal}\n");
+        }
     }
     text
 }
@@ -145,5 +180,7 @@ const DAY_S: u64 = 86_400;
 const EVERY: Duration = Duration::from_secs(10);
 /// How often it tells what is new.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
+/// Bytes of what is wrong with a configuration, at most.
+const REFUSAL_BYTES_MAX: usize = 2048;
 /// How long it is there after its last word.
 const LEASE: Duration = Duration::from_secs(30);

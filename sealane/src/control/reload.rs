@@ -26,6 +26,7 @@ impl Control {
             systemd::tell(&[NotifyState::Reloading, now]);
         }
         self.fingerprint = fingerprint(self.source.file(), &self.config);
+        self.fleet.look_again();
         if let Some(log) = &self.log {
             log.reopen();
         }
@@ -107,7 +108,7 @@ impl Control {
 
     /// Settings that a running process cannot change stay as they are, and that is said and
     /// returned.
-    fn keep_what_needs_a_restart(&self, mut config: Config) -> (Config, Vec<String>) {
+    pub(super) fn keep_what_needs_a_restart(&self, mut config: Config) -> (Config, Vec<String>) {
         let running = &self.config;
         let mut kept = Vec::new();
         if config.lanes != running.lanes || config.pin_lanes != running.pin_lanes {
