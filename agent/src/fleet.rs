@@ -45,6 +45,7 @@ use crate::settings::FleetSettings;
 use crate::trust::{TrustError, our_provider};
 
 pub(crate) use claim::Claim;
+use configuration::Heard;
 pub(crate) use configure::{configure, withdraw};
 use places::Places;
 use replica::Replica;
@@ -59,6 +60,8 @@ pub(crate) struct Fleet {
     provider: CryptoProvider,
     settings: FleetSettings,
     store: Arc<KeyedStore>,
+    /// The configuration that the fleet gives.
+    configuration: RefCell<Heard>,
     /// What is wrong with the cluster, since when; none while it answers.
     away: RefCell<Option<(Instant, String)>>,
     /// The revision of the last change that this machine has taken.
@@ -88,6 +91,7 @@ impl Fleet {
             provider: our_provider()?,
             settings: settings.clone(),
             store,
+            configuration: RefCell::default(),
             away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
             seen: Cell::new(0),
             is_complete: Cell::new(false),

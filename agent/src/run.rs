@@ -176,7 +176,8 @@ fn fleet_status(file: &Path, is_json: bool) -> Result<(), End> {
     let fleet = fleet_of(file, &settings)?;
     let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
-    let statuses = runtime.block_on(fleet::statuses(&etcd, &fleet.prefix)).map_err(End::failed)?;
+    let statuses = runtime.block_on(fleet::statuses(&etcd, &fleet.prefix));
+    let statuses = statuses.map_err(End::failed)?.machines;
     let text = match is_json {
         true => serde_json::to_string_pretty(&statuses).map_err(End::failed)? + "\n",
         false => fleet::table(&statuses),

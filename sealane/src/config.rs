@@ -37,7 +37,7 @@ use crate::backends::BACKENDS_MAX;
 use crate::process::landlock::outside;
 
 use sealane_operator::{mistake, reader};
-use sealane_store::{HELD, PROPOSED};
+use sealane_store::Given;
 
 use backend::share_tls;
 
@@ -105,26 +105,27 @@ impl Config {
     }
 
     /// Reads a file for a process that goes on with the `lanes` it has, whatever the file asks for:
-    /// what it gives to all of them must be enough for these too.
-    pub fn load_anew(file: &Path, lanes: NonZeroUsize) -> Result<Self, Mistakes> {
-        Self::if_in_order(Self::load_for(file, Some(lanes), GivenFile::Held))
+    /// what it gives to all of them must be enough for these too. Of what a fleet gives it reads
+    /// `text`.
+    pub fn load_anew(file: &Path, lanes: NonZeroUsize, text: &FleetText) -> Result<Self, Mistakes> {
+        Self::if_in_order(Self::load_for(file, Some(lanes), text))
     }
 
-    /// The same, with what a fleet proposes in the place of what it gives.
-    pub(crate) fn load_proposed(file: &Path, lanes: NonZeroUsize) -> Result<Self, Mistakes> {
-        Self::if_in_order(Self::load_for(file, Some(lanes), GivenFile::Proposed))
+    /// Reads a file for a process that starts, with `text` of what a fleet gives.
+    pub(crate) fn load_with(file: &Path, text: &FleetText) -> Result<Self, Mistakes> {
+        Self::if_in_order(Self::load_for(file, None, text))
     }
 
     /// What is in order in a file, if so much is that it makes a configuration, and every mistake:
     /// for checks that go on after a mistake. It is not for use.
     pub(crate) fn load_partly(file: &Path) -> (Option<Self>, Vec<Mistake>) {
-        Self::load_for(file, None, GivenFile::Held)
+        Self::load_for(file, None, &FleetText::Held)
     }
 
     fn load_for(
         file: &Path,
         running: Option<NonZeroUsize>,
-        given: GivenFile,
+        given: &FleetText,
     ) -> (Option<Self>, Vec<Mistake>) {
         match read_text(file) {
             Ok(text) => file::parse_all(file, &text, running, given),
@@ -204,26 +205,19 @@ impl Config {
 /// What a fleet gives to a configuration, by way of a certificate store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FromFleet {
-    /// The number of the text that was read; 0 if there was none.
-    pub number: u64,
+    /// The text that was read; none if there was none.
+    pub given: Option<Given>,
     /// The folder of the store.
     pub store: PathBuf,
 }
 
 /// Which text of a fleet is read.
-#[derive(Clone, Copy, Debug)]
-enum GivenFile {
+#[derive(Clone, Debug)]
+pub enum FleetText {
+    /// The one that holds, as the store has it.
     Held,
-    Proposed,
-}
-
-impl GivenFile {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Held => HELD,
-            Self::Proposed => PROPOSED,
-        }
-    }
+    /// This one, or none, whose mistakes are named as of a file of the store.
+    This(&'static str, Option<Given>),
 }
 
 /// What can be said without a file.

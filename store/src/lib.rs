@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod agreement;
+mod answer;
 mod backup;
 mod erase;
 mod error;
@@ -41,9 +42,10 @@ mod tests;
 mod unlocked;
 mod word;
 
+pub use answer::{Answer, Answerer};
 pub use error::StoreError;
 pub use examine::{Examined, examine};
-pub use given::{Answer, GIVEN_BYTES_MAX, Given, HELD, PROPOSED};
+pub use given::{GIVEN_BYTES_MAX, Given, HELD, PROPOSED, Proposed, SETTLED, Taken};
 pub use kept::{
     HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS, TLS_ALPN_01,
 };

@@ -3,36 +3,41 @@
 //! ```text
 //!   PREFIX/configuration/proposed  -- under the lease of the command that proposes it
 //!   PREFIX/configuration/holds     -- what holds                    (both sealed)
-//!         |
+//!         |  heard by the replica
 //!   the store's folder:  fleet-proposed.toml, fleet.toml  -->  sealane serve  -->  fleet-answer
 //! ```
 //!
-//! Nothing holds on a machine that its own `sealane serve` has not found in order. With the
-//! command that proposes a text, the text goes.
+//! Nothing is served that a machine's own `sealane serve` has not found in order. What it serves on
+//! trial it serves for as long as this agent finds it proposed, and says so again and again.
 
+use std::collections::HashSet;
 use std::io;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use sealane_operator::{Priority, say, say_at};
-use sealane_store::{Answer, GIVEN_BYTES_MAX, Given, HELD, KeyedStore, PROPOSED, SealingKeys};
+use sealane_store::{
+    Answer, GIVEN_BYTES_MAX, Given, HELD, KeyedStore, Proposed, SealingKeys, UnsealError,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Fleet;
-use super::places::Places;
 use super::replica::ours;
-use crate::etcd::{Change, Compare, Entry, EtcdError, Seen};
+use crate::etcd::{Change, Compare, Entry, EtcdError};
 use crate::failure::plain;
 
 /// A text of the fleet's, as it is sealed.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Version {
+    /// The number by which it is known; 0: nothing holds yet.
     pub(super) number: u64,
     pub(super) text: String,
-    /// The machines on which it holds while it is proposed.
-    #[serde(default)]
+    /// The machines that serve by it while it is proposed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) first: Vec<String>,
+    /// The number of what was proposed last, beside what holds.
+    #[serde(default)]
+    pub(super) last: u64,
 }
 
 impl Version {
@@ -40,12 +45,11 @@ impl Version {
     ///
     /// # Errors
     /// No sealing key of this machine opens it, or it is nothing of this version's.
-    pub(super) fn open(entry: &Entry, keys: &SealingKeys) -> Result<Self, String> {
-        let opened = keys.open_at(&entry.key, &entry.value).map_err(|error| error.to_string())?;
-        let read: Result<Self, _> = serde_json::from_slice(&opened);
-        let version = read.map_err(|_| "it is not as this version writes it".to_owned())?;
+    pub(super) fn open(entry: &Entry, keys: &SealingKeys) -> Result<Self, NotOpened> {
+        let opened = keys.open_at(&entry.key, &entry.value)?;
+        let version: Self = serde_json::from_slice(&opened).map_err(|_| NotOpened::Strange)?;
         match version.text.len() > GIVEN_BYTES_MAX {
-            true => Err("it is longer than a configuration may be".to_owned()),
+            true => Err(NotOpened::Strange),
             false => Ok(version),
         }
     }
@@ -54,9 +58,10 @@ impl Version {
     ///
     /// # Errors
     /// The system has no random bytes.
-    pub(super) fn seal(&self, place: &str, keys: &SealingKeys) -> Result<Vec<u8>, String> {
-        let text = serde_json::to_vec(self).map_err(|error| error.to_string())?;
-        keys.seal_for(place, &text).map_err(|error| error.to_string())
+    pub(super) fn seal(&self, place: &str, keys: &SealingKeys) -> Result<Vec<u8>, EtcdError> {
+        let ours = |error: &dyn ToString| EtcdError::ours(&error.to_string());
+        let text = serde_json::to_vec(self).map_err(|error| ours(&error))?;
+        keys.seal_for(place, &text).map_err(|error| ours(&error))
     }
 
     fn given(&self) -> Given {
@@ -64,40 +69,59 @@ impl Version {
     }
 }
 
-impl Places {
-    /// Where the configuration of the fleet is.
-    pub(super) fn configuration(&self) -> String {
-        format!("{}configuration/", self.all())
-    }
+/// Why an entry is none of this fleet's configuration.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotOpened {
+    /// Its seal.
+    #[error(transparent)]
+    Seal(#[from] UnsealError),
+    /// What is sealed.
+    #[error("it is not as this version writes it")]
+    Strange,
+}
 
-    /// Where the one is that holds.
-    pub(super) fn holds(&self) -> String {
-        self.configuration() + "holds"
-    }
-
-    /// Where the one is that is proposed.
-    pub(super) fn proposed(&self) -> String {
-        self.configuration() + "proposed"
+impl NotOpened {
+    /// Whether a machine of this fleet may have written it, which knows more than this one.
+    pub(super) const fn may_be_ours(&self) -> bool {
+        !matches!(self, Self::Seal(UnsealError::Damaged))
     }
 }
 
-/// What the cluster has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct There {
-    pub(super) holds: Option<Version>,
-    pub(super) proposed: Option<Version>,
+/// What the cluster has at a place.
+#[derive(Clone, Debug, Default)]
+struct There {
+    /// The revision at which it was put there; 0: nothing is there.
+    at: i64,
+    /// Whether it is sealed with the key that this machine seals with.
+    is_current: bool,
+    /// Whether it is what only other machines can read.
+    is_foreign: bool,
+    version: Option<Version>,
+}
+
+/// What the cluster has, as this machine has heard.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    holds: There,
+    proposed: There,
+    /// Whether this machine serves by what is proposed.
+    pub(super) is_on_trial: bool,
+    /// The number of what was proposed last, as this machine remembers it.
+    pub(super) last: u64,
+    /// Whether what holds was put again because an older key had sealed it.
+    is_resealed: bool,
 }
 
 /// What this machine has taken: numbers that only rise, so that nobody sets it back with what was
 /// true once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Memory {
+struct Memory {
     /// The number of what was said last to hold.
-    pub(super) holds: u64,
+    holds: u64,
     /// The number of what was proposed last.
-    pub(super) proposed: u64,
+    proposed: u64,
     /// Up to which number nothing is proposed any more.
-    pub(super) over: u64,
+    over: u64,
 }
 
 impl Memory {
@@ -118,177 +142,188 @@ impl Memory {
 
 /// What a machine takes of what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Taking {
-    pub(super) memory: Memory,
+struct Taking {
+    memory: Memory,
+    /// What is to hold; none: what is here stays.
+    held: Option<Given>,
     /// What is to be looked at.
-    pub(super) proposed: Option<Given>,
-    /// What is to hold; none: nothing.
-    pub(super) held: Option<Given>,
-    /// Whether what is there is older than what this machine knows to hold.
-    pub(super) is_old: bool,
+    proposed: Option<Proposed>,
+    /// Whether what is there is older than what this machine knows.
+    is_old: bool,
 }
 
 impl Taking {
-    /// What the machine `me` takes of what is `there`, with what it remembers, holds and answers.
-    pub(super) fn of(
-        there: &There,
-        me: &str,
-        before: Memory,
-        held: Option<Given>,
-        answer: &Answer,
-    ) -> Self {
+    /// What the machine `me`, which remembers `before`, takes of what holds and is proposed.
+    fn of(holds: Option<&Version>, proposed: Option<&Version>, me: &str, before: Memory) -> Self {
         let mut memory = before;
-        let holds = there.holds.as_ref().filter(|holds| holds.number >= memory.holds);
-        let is_old = holds.is_none() && (there.holds.is_some() || memory.holds > 0);
+        let last = holds.map_or(0, |holds| holds.last);
+        let is_old = holds.map_or(0, |holds| holds.number) < memory.holds || last < memory.proposed;
+        let holds = holds.filter(|holds| holds.number >= memory.holds);
         memory.holds = holds.map_or(memory.holds, |holds| holds.number);
-        let newest = memory.over.max(memory.holds);
-        let proposed = there
-            .proposed
-            .as_ref()
-            .filter(|one| one.number > newest && one.number >= memory.proposed);
-        match proposed {
-            Some(proposed) => memory.proposed = proposed.number,
-            None => memory.over = memory.over.max(memory.proposed),
+        memory.proposed = memory.proposed.max(last).max(proposed.map_or(0, |one| one.number));
+        // Of all that was proposed once, only the last can be there still.
+        let proposed = proposed.filter(|one| {
+            one.number == memory.proposed && one.number > memory.holds.max(memory.over)
+        });
+        if proposed.is_none() {
+            memory.over = memory.proposed;
         }
-        let is_first = |one: &&Version| one.first.iter().any(|name| name == me);
-        let target = proposed.filter(is_first).or(holds).map(Version::given);
-        let number = held.as_ref().map_or(0, |held| held.number);
-        let is_there = |target: &Given| target.number == number;
-        let next = match &target {
-            // On trial here, and withdrawn before anything held.
-            None if memory.holds == 0 => None,
-            Some(target) if answer.accepts(target.number) == Some(true) => Some(target.clone()),
-            _ => held,
-        };
-        let unlooked = target.filter(|target| !is_there(target));
-        let proposed = proposed.map(Version::given).or(unlooked);
-        Self { memory, proposed, held: next, is_old }
+        let proposed = proposed.map(|one| {
+            let is_on_trial = one.first.iter().any(|name| name == me);
+            Proposed { given: one.given(), is_on_trial }
+        });
+        let held = holds.filter(|holds| holds.number > 0).map(Version::given);
+        Self { memory, held, proposed, is_old }
     }
 }
 
 impl Fleet {
-    /// Takes the configuration of the fleet until the process ends, where who serves from this
-    /// machine's store includes it.
-    pub(crate) async fn keep_configuration(self: Rc<Self>) {
-        loop {
-            let is_taken = Answer::read(self.store.store().path()).is_some();
-            // What is wrong with the cluster is said by who takes the rest.
-            let wait = match is_taken && self.follow_configuration().await.is_err() {
-                true => AWAY_WAIT.mul_f64(0.5 + fastrand::f64() / 2.0),
-                false => LOOK,
-            };
-            tokio::time::sleep(wait).await;
+    /// Notes what is put below the place of the configuration, or is there no more.
+    pub(super) fn hear_configuration(&self, key: &str, entry: Option<&Entry>) {
+        let there = entry.map_or_else(There::default, |entry| {
+            let opened = Version::open(entry, &self.keys);
+            if let Err(error) = &opened {
+                let text = format!("fleet: {}: not taken: {error}", plain(key));
+                say_at(Priority::Warning, &text);
+            }
+            There {
+                at: entry.mod_revision,
+                is_current: self.keys.is_current(&entry.value),
+                is_foreign: opened.as_ref().is_err_and(NotOpened::may_be_ours),
+                version: opened.ok(),
+            }
+        });
+        let mut heard = self.configuration.borrow_mut();
+        if key == self.places.holds() {
+            heard.holds = there;
+        } else if key == self.places.proposed() {
+            heard.proposed = there;
         }
     }
 
-    async fn follow_configuration(&self) -> Result<(), EtcdError> {
-        let below = self.places.configuration();
-        let page = self.etcd.page(&below, None, 0).await?;
-        let mut there = There::default();
-        for entry in page.entries {
-            self.learn(&mut there, &entry.key.clone(), Some(entry));
-        }
-        let mut watch = self.etcd.watch(&below, page.revision.saturating_add(1)).await?;
+    /// Notes that nothing else is there than these keys.
+    pub(super) fn forget_configuration(&self, there: &HashSet<String>) {
+        let gone = [self.places.holds(), self.places.proposed()];
+        gone.iter().filter(|key| !there.contains(*key)).for_each(|key| {
+            self.hear_configuration(key, None);
+        });
+    }
+
+    /// Takes the configuration of the fleet until the process ends, where who serves from this
+    /// machine's store includes it.
+    pub(crate) async fn keep_configuration(self: Rc<Self>) {
         let mut reported: Option<String> = None;
         loop {
-            let Some(answer) = Answer::read(self.store.store().path()) else { return Ok(()) };
-            let taken = self.take_configuration(&there, &answer).await;
-            let problem = taken.err().map(|error| error.to_string());
+            tokio::time::sleep(LOOK).await;
+            let is_taken = Answer::read(self.store.store().path()).is_some();
+            // While the cluster is away nothing changes here, but that what is on trial ends.
+            if !is_taken || !self.is_complete() {
+                continue;
+            }
+            let problem = self.take_configuration().await.err().map(|error| error.to_string());
             if let Some(problem) = problem.as_ref().filter(|now| reported.as_ref() != Some(now)) {
                 say_at(Priority::Warning, &format!("fleet: configuration: {problem}"));
             }
             reported = problem;
-            match tokio::time::timeout(LOOK, watch.next()).await {
-                Err(_) => {}
-                Ok(seen) => match seen? {
-                    Seen::Compacted => return Ok(()),
-                    Seen::Changes { events, .. } => {
-                        events.into_iter().for_each(|(key, entry)| {
-                            self.learn(&mut there, &key, entry);
-                        });
-                    }
-                },
-            }
         }
     }
 
-    fn learn(&self, there: &mut There, key: &str, entry: Option<Entry>) {
-        let version = entry.and_then(|entry| match Version::open(&entry, &self.keys) {
-            Ok(version) => Some(version),
-            Err(error) => {
-                let text = format!("fleet: {}: not taken: {error}", plain(key));
-                say_at(Priority::Warning, &text);
-                None
-            }
-        });
-        if key == self.places.holds() {
-            there.holds = version;
-        } else if key == self.places.proposed() {
-            there.proposed = version;
-        }
-    }
-
-    async fn take_configuration(&self, there: &There, answer: &Answer) -> Result<(), EtcdError> {
-        let store = &self.store;
-        let folder = store.store().path();
+    async fn take_configuration(&self) -> Result<(), EtcdError> {
+        let folder = self.store.store().path();
         let failed = |error: io::Error| EtcdError::ours(&format!("{}: {error}", folder.display()));
-        let held = Given::read(folder, HELD).map_err(failed)?;
-        let before = Memory::read(store)?;
+        let before = Memory::read(&self.store)?;
         let me = &self.settings.machine;
-        let taking = Taking::of(there, me, before, held.clone(), answer);
+        let (taking, is_foreign) = {
+            let heard = self.configuration.borrow();
+            let (holds, proposed) = (heard.holds.version.as_ref(), heard.proposed.version.as_ref());
+            (Taking::of(holds, proposed, me, before), heard.holds.is_foreign)
+        };
         // First: a number that was seen is never forgotten.
         if taking.memory != before {
-            taking.memory.keep(store)?;
+            taking.memory.keep(&self.store)?;
         }
-        write(folder, PROPOSED, taking.proposed.as_ref()).map_err(failed)?;
-        if taking.held != held {
-            write(folder, HELD, taking.held.as_ref()).map_err(failed)?;
-            let number = taking.held.as_ref().map_or(0, |held| held.number);
-            say(&format!("fleet: configuration {number} is put where it is served"));
+        let is_on_trial = taking.proposed.as_ref().is_some_and(|proposed| proposed.is_on_trial);
+        {
+            let mut heard = self.configuration.borrow_mut();
+            (heard.is_on_trial, heard.last) = (is_on_trial, taking.memory.proposed);
         }
-        match held.filter(|held| taking.is_old && held.number == taking.memory.holds) {
-            Some(held) => self.put_back(there, held).await,
-            None => Ok(()),
+        // One that cannot be read is replaced.
+        let held = Given::read(folder, HELD).ok().flatten();
+        if let Some(given) = taking.held.as_ref().filter(|given| held.as_ref() != Some(given)) {
+            given.put(folder, HELD).map_err(failed)?;
+            say(&format!("fleet: configuration {} is put where it is served", given.number));
+        }
+        if is_on_trial && !self.is_still_proposed().await? {
+            return Ok(());
+        }
+        let there = Proposed::read(folder).ok().flatten();
+        match &taking.proposed {
+            Some(proposed) if is_on_trial || there.as_ref() != Some(proposed) => {
+                proposed.put(folder).map_err(failed)?;
+            }
+            Some(_) => {}
+            None => Proposed::take_back(folder).map_err(failed)?,
+        }
+        match is_foreign {
+            // A machine that has another sealing key knows more.
+            true => Ok(()),
+            false => self.mend(&taking, held).await,
         }
     }
 
-    /// Puts what holds here into a cluster that has lost it, or was given an older one.
-    async fn put_back(&self, there: &There, held: Given) -> Result<(), EtcdError> {
-        let Given { number, text } = held;
-        let place = self.places.holds();
-        let value = Version { number, text, first: Vec::new() }.seal(&place, &self.keys);
-        let value = value.map_err(|error| EtcdError::ours(&error))?;
-        let at = self.etcd.get(&place).await?;
-        // If another was faster, the watch brings that one.
-        if at.is_some() != there.holds.is_some() {
+    /// Asks for what is proposed: a watch that says nothing may be one that hears nothing.
+    async fn is_still_proposed(&self) -> Result<bool, EtcdError> {
+        let place = self.places.proposed();
+        let entry = self.etcd.get(&place).await?;
+        let known = self.configuration.borrow().proposed.at;
+        let is_there = entry.as_ref().is_some_and(|entry| entry.mod_revision == known);
+        if !is_there {
+            self.hear_configuration(&place, entry.as_ref());
+        }
+        Ok(is_there)
+    }
+
+    /// Puts what holds here into a cluster that has lost it, has an older one, or has it sealed
+    /// with an older key.
+    async fn mend(&self, taking: &Taking, held: Option<Given>) -> Result<(), EtcdError> {
+        let Memory { holds, proposed, .. } = taking.memory;
+        let (at, is_to_be_resealed) = {
+            let heard = self.configuration.borrow();
+            let There { at, is_current, .. } = heard.holds;
+            (at, at != 0 && !is_current && !heard.is_resealed)
+        };
+        let held = taking.held.clone().or(held).filter(|held| held.number == holds);
+        let text = match held {
+            Some(held) => held.text,
+            None if holds == 0 => String::new(),
+            // Another machine has it.
+            None => return Ok(()),
+        };
+        if !taking.is_old && !is_to_be_resealed {
             return Ok(());
         }
-        let at = at.map_or(0, |entry| entry.mod_revision);
-        let compare = [Compare::Modified(&place, at)];
+        let place = self.places.holds();
+        let version = Version { number: holds, text, first: Vec::new(), last: proposed };
+        let value = version.seal(&place, &self.keys)?;
         let put = [Change::Put(&place, &value, 0)];
-        if self.etcd.change_if(&compare, &put).await?.is_some() {
-            let text = format!("fleet: configuration {number} is put back, the cluster had none");
+        let put = self.etcd.change_if(&[Compare::Modified(&place, at)], &put).await?;
+        let mut heard = self.configuration.borrow_mut();
+        heard.is_resealed |= is_to_be_resealed;
+        // If another was faster, the watch brings that one.
+        let Some(revision) = put else { return Ok(()) };
+        heard.holds =
+            There { at: revision, is_current: true, is_foreign: false, version: Some(version) };
+        if taking.is_old && holds > 0 {
+            let text = format!(
+                "fleet: configuration {holds} is put back, the cluster had none, or an older one"
+            );
             say_at(Priority::Warning, &text);
         }
         Ok(())
     }
 }
 
-/// Has `given` in the file, or nothing; writes only what is new.
-fn write(folder: &Path, file: &str, given: Option<&Given>) -> io::Result<()> {
-    // One that cannot be read is replaced.
-    if Given::read(folder, file).ok().as_ref().map(Option::as_ref) == Some(given) {
-        return Ok(());
-    }
-    match given {
-        Some(given) => given.put(folder, file),
-        None => Given::take_back(folder, file),
-    }
-}
-
-/// How long the cluster is left alone when it does not answer.
-const AWAY_WAIT: Duration = Duration::from_secs(5);
-/// How often it is looked what who serves answers.
+/// How often it is looked what there is.
 const LOOK: Duration = Duration::from_millis(500);
 /// The entry with what is remembered: three numbers.
 const MEMORY: &str = "fleet/configuration";
@@ -297,98 +332,82 @@ const MEMORY: &str = "fleet/configuration";
 mod tests {
     use super::*;
 
-    fn version(number: u64, first: &[&str]) -> Version {
+    fn proposed(number: u64, first: &[&str]) -> Version {
         let first = first.iter().map(|name| (*name).to_owned()).collect();
-        Version { number, text: format!("text {number}"), first }
+        Version { number, text: format!("text {number}"), first, last: 0 }
     }
 
-    /// A machine, turn by turn.
+    fn holding(number: u64, last: u64) -> Version {
+        Version { number, text: format!("text {number}"), first: Vec::new(), last }
+    }
+
+    /// What a machine has, turn by turn.
     #[derive(Default)]
     struct Machine {
-        answer: Answer,
-        held: Option<Given>,
+        held: u64,
+        is_old: bool,
         memory: Memory,
-        proposed: Option<u64>,
-        refuses: Vec<u64>,
+        /// The number of what is looked at, and whether it is on trial.
+        proposed: Option<(u64, bool)>,
     }
 
     impl Machine {
-        fn sees(&mut self, holds: Option<Version>, proposed: Option<Version>) -> u64 {
-            let there = There { holds, proposed };
-            // Until nothing changes: serve answers what is proposed, and takes what is held.
-            for _ in 0..5 {
-                let held = self.held.take();
-                let taking = Taking::of(&there, "me", self.memory, held, &self.answer);
-                (self.memory, self.held) = (taking.memory, taking.held);
-                self.proposed = taking.proposed.map(|given| given.number);
-                self.answer.holds = self.number();
-                if let Some(number) = self.proposed {
-                    let refusal = if self.refuses.contains(&number) { "no" } else { "" };
-                    (self.answer.checked, self.answer.refusal) = (number, refusal.into());
-                }
-            }
-            self.number()
-        }
-
-        fn number(&self) -> u64 {
-            self.held.as_ref().map_or(0, |held| held.number)
+        fn sees(&mut self, holds: Option<Version>, proposed: Option<Version>) {
+            let taking = Taking::of(holds.as_ref(), proposed.as_ref(), "me", self.memory);
+            self.held = taking.held.map_or(self.held, |held| held.number);
+            self.proposed = taking.proposed.map(|one| (one.given.number, one.is_on_trial));
+            (self.memory, self.is_old) = (taking.memory, taking.is_old);
         }
     }
 
     #[test]
-    fn what_is_proposed_is_looked_at_and_held_by_the_first_and_then_by_all() {
+    fn what_is_proposed_is_looked_at_then_on_trial_and_then_holds() {
         let mut machine = Machine::default();
-        assert_eq!(machine.sees(None, None), 0);
-        assert_eq!(machine.sees(None, Some(version(5, &[]))), 0);
-        assert_eq!(machine.answer.accepts(5), Some(true));
-        assert_eq!(machine.sees(None, Some(version(5, &["other"]))), 0);
-        assert_eq!(machine.sees(None, Some(version(5, &["me"]))), 5);
-        assert_eq!(machine.sees(Some(version(5, &[])), None), 5);
-        assert_eq!(machine.proposed, None);
-        // One on which it did not hold first.
-        assert_eq!(machine.sees(Some(version(5, &[])), Some(version(6, &["other"]))), 5);
-        assert_eq!(machine.sees(Some(version(6, &[])), None), 6);
+        machine.sees(None, None);
+        assert!((machine.held, machine.proposed, machine.is_old) == (0, None, false));
+        machine.sees(Some(holding(0, 1)), Some(proposed(1, &[])));
+        assert_eq!(machine.proposed, Some((1, false)));
+        machine.sees(Some(holding(0, 1)), Some(proposed(1, &["other"])));
+        assert_eq!((machine.held, machine.proposed), (0, Some((1, false))));
+        machine.sees(Some(holding(0, 1)), Some(proposed(1, &["other", "me"])));
+        assert_eq!((machine.held, machine.proposed), (0, Some((1, true))));
+        machine.sees(Some(holding(1, 1)), None);
+        assert!((machine.held, machine.proposed, machine.is_old) == (1, None, false));
     }
 
     #[test]
-    fn what_is_withdrawn_is_gone_and_does_not_come_back() {
+    fn what_was_withdrawn_is_proposed_no_more_whoever_puts_it_there() {
         let mut machine = Machine::default();
-        assert_eq!(machine.sees(None, Some(version(5, &["me"]))), 5);
-        assert_eq!(machine.sees(None, None), 0, "nothing held before");
-        machine.sees(Some(version(6, &[])), None);
-        assert_eq!(machine.sees(Some(version(6, &[])), Some(version(7, &["me"]))), 7);
-        assert_eq!(machine.sees(Some(version(6, &[])), None), 6, "the command has ended");
-        for old in [5, 7] {
-            assert_eq!(machine.sees(Some(version(6, &[])), Some(version(old, &["me"]))), 6);
+        machine.sees(Some(holding(1, 2)), Some(proposed(2, &["me"])));
+        assert_eq!(machine.proposed, Some((2, true)));
+        machine.sees(Some(holding(1, 2)), None);
+        assert_eq!((machine.held, machine.proposed), (1, None));
+        machine.sees(Some(holding(1, 2)), Some(proposed(2, &["me"])));
+        assert_eq!(machine.proposed, None, "it is over");
+        machine.sees(Some(holding(1, 3)), Some(proposed(3, &[])));
+        assert_eq!(machine.proposed, Some((3, false)));
+        machine.sees(Some(holding(1, 3)), Some(proposed(2, &["me"])));
+        assert_eq!(machine.proposed, None, "another came after it");
+        // A machine that was away meanwhile hears of the number alone.
+        let mut away = Machine::default();
+        away.sees(Some(holding(1, 3)), None);
+        away.sees(Some(holding(1, 3)), Some(proposed(3, &["me"])));
+        assert_eq!(away.proposed, None);
+    }
+
+    #[test]
+    fn what_is_older_than_what_holds_is_not_taken_but_put_right() {
+        let mut machine = Machine::default();
+        machine.sees(Some(holding(6, 6)), None);
+        for holds in [Some(holding(5, 6)), Some(holding(6, 5)), Some(holding(0, 0)), None] {
+            machine.sees(holds, None);
+            assert!(machine.is_old, "{:?}", machine.memory);
+            assert_eq!(machine.held, 6);
         }
-        assert_eq!(machine.sees(Some(version(6, &[])), Some(version(8, &["me"]))), 8);
-    }
-
-    #[test]
-    fn what_is_older_than_what_holds_is_not_taken() {
-        let mut machine = Machine::default();
-        machine.sees(Some(version(6, &[])), None);
-        for holds in [Some(version(5, &[])), None] {
-            let there = There { holds: holds.clone(), proposed: None };
-            let held = machine.held.clone();
-            let taking = Taking::of(&there, "me", machine.memory, held, &machine.answer);
-            assert!(taking.is_old, "it is put back");
-            assert_eq!(machine.sees(holds, None), 6);
-        }
-        assert_eq!(machine.proposed, None);
-    }
-
-    #[test]
-    fn what_is_refused_here_does_not_hold_here_until_it_is_in_order() {
-        let mut machine = Machine::default();
-        machine.sees(Some(version(5, &[])), None);
-        machine.refuses = vec![6];
-        assert_eq!(machine.sees(Some(version(5, &[])), Some(version(6, &["me"]))), 5);
-        assert_eq!(machine.sees(Some(version(6, &[])), None), 5);
-        assert_eq!((machine.proposed, machine.answer.accepts(6)), (Some(6), Some(false)));
-        machine.refuses.clear();
-        machine.sees(Some(version(6, &[])), None);
-        assert_eq!(machine.number(), 6);
-        assert_eq!(machine.memory.holds, 6);
+        machine.sees(Some(holding(6, 6)), None);
+        assert!(!machine.is_old);
+        // What was proposed, with a number that was used, to a cluster that was set back.
+        machine.sees(Some(holding(5, 6)), Some(proposed(6, &["me"])));
+        assert_eq!((machine.held, machine.proposed), (6, None));
     }
 }

@@ -9,8 +9,7 @@ use super::configuration::Version;
 use super::places::Places;
 use super::rollout::{Machine, Rollout, Step};
 use super::status::{Status, statuses};
-use crate::agent::now;
-use crate::etcd::{Change, Compare, Etcd, EtcdError};
+use crate::etcd::{Change, Compare, Entry, Etcd, EtcdError};
 use crate::settings::FleetSettings;
 
 /// Brings `text` to the machines of the fleet: all look at it, then it holds on `first_count` of
@@ -33,24 +32,31 @@ pub(crate) async fn configure(
     };
     // It ends with its lease in any case.
     let _ = etcd.revoke(proposal.lease).await;
+    let Err(why) = done else {
+        say(&format!("configuration {number} holds on all machines that are there"));
+        return Ok(());
+    };
     // The answer to the change that lets it hold may have been lost.
-    let holds = proposal.holds
-        || etcd.get(&proposal.places.holds()).await.ok().flatten().is_some_and(|entry| {
-            Version::open(&entry, keys).is_ok_and(|version| version.number == number)
-        });
-    match done {
-        Ok(()) => {
-            say(&format!("configuration {number} holds on all machines that are there"));
-            Ok(())
-        }
-        Err(why) if holds => Err(format!(
+    let held = match proposal.holds {
+        true => Ok(Some(number)),
+        false => etcd.get(&proposal.places.holds()).await.map(|entry| {
+            let version = entry.and_then(|entry| Version::open(&entry, keys).ok());
+            version.map(|version| version.number)
+        }),
+    };
+    Err(match held {
+        Ok(held) if held == Some(number) => format!(
             "configuration {number} holds, but not on all machines: {why}\n  who does not take it \
              serves on by the one before, and says so in: sealane fleet status"
-        )),
-        Err(why) => Err(format!(
+        ),
+        Ok(_) => format!(
             "configuration {number} is withdrawn, and everywhere the one before holds: {why}"
-        )),
-    }
+        ),
+        Err(error) => format!(
+            "configuration {number} is withdrawn, or holds: {why}\n  which one is not known, \
+             because {error}; once the cluster answers, see: sealane fleet status"
+        ),
+    })
 }
 
 /// Takes back what another command proposes, which ends that.
@@ -87,17 +93,23 @@ impl<'c> Proposal<'c> {
     ) -> Result<Self, String> {
         let failed = |error: EtcdError| error.to_string();
         let places = Places::below(&settings.prefix);
-        let before = etcd.get(&places.holds()).await.map_err(failed)?;
-        // What no key opens, machines do not take either, and put back what they have.
-        let before = before.and_then(|entry| Version::open(&entry, keys).ok());
-        let number = before.map_or(0, |before| before.number.saturating_add(1)).max(now().0);
-        let version = Version { number, text, first: Vec::new() };
-        let value = version.seal(&places.proposed(), keys)?;
+        let (place, holding) = (places.proposed(), places.holds());
+        let entry = etcd.get(&holding).await.map_err(failed)?;
+        let at = entry.as_ref().map_or(0, |entry| entry.mod_revision);
+        let mut holds = holding_now(entry.as_ref(), keys)?;
+        let told = statuses(etcd, &settings.prefix).await.map_err(failed)?;
+        // Above all that a machine has seen: one that has seen more takes nothing with less.
+        let seen = told.machines.iter().filter_map(Status::configured).map(|one| one.told.last);
+        let seen = seen.filter(|last| *last < NUMBER_MAX).max().unwrap_or(0);
+        let number = holds.number.max(holds.last).max(seen) + 1;
+        holds.last = number;
+        let version = Version { number, text, ..Version::default() };
+        let (value, held) = (version.seal(&place, keys), holds.seal(&holding, keys));
+        let (value, held) = (value.map_err(failed)?, held.map_err(failed)?);
         let lease = etcd.grant(LEASE).await.map_err(failed)?;
-        let place = places.proposed();
-        let put = [Change::Put(&place, &value, lease)];
-        let made = etcd.change_if(&[Compare::Created(&place, 0)], &put).await.map_err(failed)?;
-        let Some(made) = made else {
+        let put = [Change::Put(&place, &value, lease), Change::Put(&holding, &held, 0)];
+        let compare = [Compare::Created(&place, 0), Compare::Modified(&holding, at)];
+        let Some(made) = etcd.change_if(&compare, &put).await.map_err(failed)? else {
             let _ = etcd.revoke(lease).await;
             return Err(format!(
                 "another command proposes a configuration, or did until {} s ago; wait for it, or \
@@ -106,6 +118,14 @@ impl<'c> Proposal<'c> {
             ));
         };
         say(&format!("configuration {number} is proposed to all machines"));
+        let others = told.machines.iter().filter(|one| one.configured().is_none());
+        let others: Vec<String> = others.map(Status::name).collect();
+        if !others.is_empty() {
+            let others = others.join(", ");
+            say(&format!(
+                "no part of it, because nothing there includes what a fleet gives: {others}"
+            ));
+        }
         Ok(Self { etcd, keys, holds: false, lease, made, places, version })
     }
 
@@ -117,8 +137,9 @@ impl<'c> Proposal<'c> {
         loop {
             let told = statuses(self.etcd, &settings.prefix).await;
             let told = told.map_err(|error| error.to_string())?;
-            let machines: Vec<Machine> = told.iter().filter_map(Status::configured).collect();
-            match rollout.step(&machines, begun.elapsed()) {
+            let machines = told.machines.iter().filter_map(Status::configured);
+            let machines: Vec<Machine> = machines.collect();
+            match rollout.step(&machines, told.revision, begun.elapsed()) {
                 Step::Wait(text) => {
                     // Seconds that are left are no news.
                     let news = text.split(';').next().unwrap_or_default();
@@ -152,7 +173,7 @@ impl<'c> Proposal<'c> {
 
     async fn put_again(&mut self) -> Result<(), String> {
         let place = self.places.proposed();
-        let value = self.version.seal(&place, self.keys)?;
+        let value = self.version.seal(&place, self.keys).map_err(|error| error.to_string())?;
         self.fenced(&[Change::Put(&place, &value, self.lease)]).await
     }
 
@@ -160,7 +181,8 @@ impl<'c> Proposal<'c> {
     async fn let_hold(&mut self) -> Result<(), String> {
         let (holds, proposed) = (self.places.holds(), self.places.proposed());
         self.version.first.clear();
-        let value = self.version.seal(&holds, self.keys)?;
+        self.version.last = self.version.number;
+        let value = self.version.seal(&holds, self.keys).map_err(|error| error.to_string())?;
         self.fenced(&[Change::Put(&holds, &value, 0), Change::Delete(&proposed)]).await?;
         self.holds = true;
         Ok(())
@@ -176,7 +198,24 @@ impl<'c> Proposal<'c> {
     }
 }
 
+/// What holds, by its entry: nothing, if that is nothing of ours, which machines replace.
+///
+/// # Errors
+/// It is sealed with a key that is not here: then nothing is known of it.
+fn holding_now(entry: Option<&Entry>, keys: &SealingKeys) -> Result<Version, String> {
+    match entry.map(|entry| Version::open(entry, keys)) {
+        Some(Ok(version)) => Ok(version),
+        Some(Err(error)) if error.may_be_ours() => {
+            Err(format!("what holds cannot be read: {error}"))
+        }
+        Some(Err(_)) | None => Ok(Version::default()),
+    }
+}
+
 /// How long what is proposed stays after its command was killed.
 const LEASE: Duration = Duration::from_secs(15);
 /// How often machines are looked at.
 const LOOK: Duration = Duration::from_millis(500);
+/// Up to which number machines are believed what they have seen: anybody who can write to the
+/// cluster can say so.
+const NUMBER_MAX: u64 = 1 << 40;

@@ -98,6 +98,8 @@ impl<'f> Replica<'f> {
         replica.take_all(&fleet.places.certificates(), changed).await?;
         let entries = replica.take_all(&fleet.places.entries(), changed).await?;
         entries::drop_answers(fleet, &entries)?;
+        let there = replica.take_all(&fleet.places.configuration(), changed).await?;
+        fleet.forget_configuration(&there);
         fleet.seen.set(replica.revision);
         Ok(replica)
     }
@@ -204,6 +206,7 @@ impl<'f> Replica<'f> {
         let Fleet { places, .. } = self.fleet;
         let (of_certificates, of_removals) = (places.certificates(), places.removals());
         let (below, statuses) = (places.entries(), places.statuses());
+        let of_configuration = places.configuration();
         for entry in put {
             if entry.key.starts_with(&of_certificates) {
                 certificates.extend(self.certificate(&entry));
@@ -211,6 +214,8 @@ impl<'f> Replica<'f> {
                 words.extend(self.removal(&entry));
             } else if let Some(machine) = entry.key.strip_prefix(&statuses) {
                 self.fleet.note_machine(machine, true);
+            } else if entry.key.starts_with(&of_configuration) {
+                self.fleet.hear_configuration(&entry.key, Some(&entry));
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 match entries::taken(self.fleet, name, &entry) {
                     Ok(value) => entries.extend(value.map(|value| (name.to_owned(), Some(value)))),
@@ -221,6 +226,9 @@ impl<'f> Replica<'f> {
         for key in deleted {
             if let Some(machine) = key.strip_prefix(&statuses) {
                 self.fleet.note_machine(machine, false);
+            }
+            if key.starts_with(&of_configuration) {
+                self.fleet.hear_configuration(&key, None);
             }
             self.known.remove(&key);
             self.over.remove(&key);

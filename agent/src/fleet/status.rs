@@ -40,20 +40,28 @@ impl Reported {
     ) -> Result<(), EtcdError> {
         let soonest = fleet.store.store().by_expiry(None, 1);
         let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
+        let answer = Answer::read(fleet.store.store().path());
+        let (is_on_trial, last) = {
+            let heard = fleet.configuration.borrow();
+            (heard.is_on_trial, heard.last)
+        };
+        let configured = answer.map(|answer| shortened(answer, last));
         let status = Status {
             certificates,
-            configuration: Answer::read(fleet.store.store().path()).map(shortened),
+            configuration: configured,
             generation: fleet.store.store().generation().unwrap_or_default(),
             machine: fleet.settings.machine.clone(),
             not_taken: self.refused.get(),
             revision: fleet.seen.get(),
             soonest_end_s: soonest,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            told_at: 0,
         };
         let is_due = match &self.told {
             Some((at, told)) => {
                 let is_news = *told != status && (is_urgent || at.elapsed() > NEWS_EVERY);
-                is_news || at.elapsed() > EVERY
+                // Whoever watches a trial waits for the next word, whatever it is.
+                is_news || at.elapsed() > if is_on_trial { NEWS_EVERY } else { EVERY }
             }
             None => true,
         };
@@ -88,32 +96,51 @@ pub(crate) struct Status {
     /// When the first of its certificates runs out, in Unix time.
     soonest_end_s: Option<i64>,
     version: String,
+    /// The revision of the cluster at which it was told.
+    #[serde(skip)]
+    told_at: i64,
+}
+
+/// How machines are, and at which revision of the cluster.
+pub(crate) struct Statuses {
+    pub(crate) machines: Vec<Status>,
+    pub(super) revision: i64,
 }
 
 impl Status {
+    /// The machine's name, as it can be printed.
+    pub(super) fn name(&self) -> String {
+        plain(&self.machine)
+    }
+
     /// What it tells of the fleet's configuration, if it takes one.
     pub(super) fn configured(&self) -> Option<Machine> {
         let told = self.configuration.as_ref()?;
         let refusal: Vec<_> = told.refusal.lines().map(plain).collect();
         let told = Configured { refusal: refusal.join("\n"), ..*told };
-        Some(Machine { name: plain(&self.machine), told })
+        Some(Machine { name: self.name(), told, told_at: self.told_at })
     }
 }
 
-/// What is told of an answer, in which a stranger may read.
-fn shortened(Answer { holds, checked, mut refusal }: Answer) -> Configured {
+/// What is told of an answer, in which a stranger may read, by a machine that has seen what was
+/// proposed up to the number `last`.
+fn shortened(answer: Answer, last: u64) -> Configured {
+    let Answer { holds, checked, mut refusal, process } = answer;
     refusal.truncate(refusal.floor_char_boundary(REFUSAL_BYTES_MAX));
-    Configured { holds, checked, refusal }
+    Configured { holds, checked, refusal, process, last }
 }
 
 /// How all machines of the fleet are that are there.
 ///
 /// # Errors
 /// The cluster does not answer as it should.
-pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, EtcdError> {
+pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Statuses, EtcdError> {
     let page = etcd.page(&Places::below(prefix).statuses(), None, 0).await?;
-    let each = page.entries.iter();
-    Ok(each.filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect())
+    let machines = page.entries.iter().filter_map(|entry| {
+        let status: Status = serde_json::from_slice(&entry.value).ok()?;
+        Some(Status { told_at: entry.mod_revision, ..status })
+    });
+    Ok(Statuses { machines: machines.collect(), revision: page.revision })
 }
 
 /// The machines as people read them.
@@ -150,7 +177,7 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             one.configuration.as_ref().map_or("-".to_owned(), |told| told.holds.to_string())
         );
     }
-    for Machine { name, told } in statuses.iter().filter_map(Status::configured) {
+    for Machine { name, told, .. } in statuses.iter().filter_map(Status::configured) {
         if !told.refusal.is_empty() {
             let (number, refusal) = (told.checked, told.refusal.replace('\n', "\n  "));
             text += &format!("{name} refuses configuration {number}:\n  {refusal}\n");

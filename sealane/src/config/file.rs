@@ -31,7 +31,7 @@ use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
-    AccessLog, AccessLogDestination, Config, GivenFile, Limits, Listener, LoggedEnds, RootPlace,
+    AccessLog, AccessLogDestination, Config, FleetText, Limits, Listener, LoggedEnds, RootPlace,
     Tickets, default_lanes,
 };
 use admin::admin;
@@ -54,7 +54,7 @@ pub(super) fn parse_all(
     file: &Path,
     text: &str,
     running: Option<NonZeroUsize>,
-    given: GivenFile,
+    given: &FleetText,
 ) -> (Option<Config>, Vec<Mistake>) {
     let mut more = Vec::new();
     let (config, mut mistakes) = reader::read(file, text, |top| {

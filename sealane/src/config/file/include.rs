@@ -5,11 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sealane_store::Given;
+use sealane_store::{Given, HELD};
 
 use super::super::mistake::{Mistake, Place, Problem};
 use super::super::reader::{self, Bounds, Value};
-use super::super::{FromFleet, GivenFile, Listener, read_text};
+use super::super::{FleetText, FromFleet, Listener, read_text};
 use super::claims::Claims;
 use super::listener::{listener_list, store_path};
 use super::shared::Shared;
@@ -33,7 +33,7 @@ impl Included {
     /// fleet where that is included. What is included includes nothing more.
     pub(super) fn read(
         main: &Path,
-        given: GivenFile,
+        given: &FleetText,
         written: &Value<'_>,
         shared: Shared<'_>,
         claims: &mut Claims,
@@ -103,35 +103,36 @@ impl Included {
         &mut self,
         main: &Path,
         store: PathBuf,
-        given: GivenFile,
+        given: &FleetText,
         shared: Shared<'_>,
         claims: &mut Claims,
     ) {
-        let file = store.join(given.name());
-        let text = match Given::read(&store, given.name()) {
-            Ok(text) => text,
-            Err(error) => {
-                let problem = Problem::new(
-                    format!("cannot be read: {error}"),
-                    "see that this user may read it; sealane-agent wrote it",
-                );
-                let problem = outside(&file).unwrap_or(problem);
-                let place = Some(Place::whole(&file));
-                return self.mistakes.push(Mistake { place, field: String::new(), problem });
-            }
+        let (name, read) = match given {
+            FleetText::Held => (HELD, Given::read(&store, HELD)),
+            FleetText::This(name, given) => (*name, Ok(given.clone())),
         };
-        let number = text.as_ref().map_or(0, |text| text.number);
-        if let Some(Given { text, .. }) = text {
+        let file = store.join(name);
+        let given = read.unwrap_or_else(|error| {
+            let problem = Problem::new(
+                format!("cannot be read: {error}"),
+                "see that this user may read it; sealane-agent wrote it",
+            );
+            let problem = outside(&file).unwrap_or(problem);
+            let place = Some(Place::whole(&file));
+            self.mistakes.push(Mistake { place, field: String::new(), problem });
+            None
+        });
+        if let Some(Given { text, .. }) = &given {
             let folder = main.parent().unwrap_or(Path::new(""));
             let bounds = Bounds { folder, store: &store };
-            let (listeners, mistakes) = reader::read_within(&file, &text, bounds, |top| {
+            let (listeners, mistakes) = reader::read_within(&file, text, bounds, |top| {
                 let Some(written) = top.value("listener") else { return Some(Vec::new()) };
                 listener_list(&written, shared, claims)
             });
             self.listeners.extend(listeners.into_iter().flatten());
             self.mistakes.extend(mistakes);
         }
-        self.fleet = Some(FromFleet { number, store });
+        self.fleet = Some(FromFleet { given, store });
     }
 }
 
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn what_a_fleet_gives_is_listeners_with_files_of_this_folder_and_no_more() {
         let config = given(&listener(1), &listener(2)).unwrap();
-        assert_eq!((config.listeners.len(), config.fleet.unwrap().number), (2, 7));
+        assert_eq!((config.listeners.len(), config.fleet.unwrap().given.unwrap().number), (2, 7));
         assert_eq!(config.listeners[1].certificates.len(), 1);
         assert_eq!(given("", "").unwrap().listeners.len(), 0, "nothing yet is nothing wrong");
         let with = |from: &str, to: &str| {
