@@ -63,7 +63,8 @@ pub enum FleetCommand {
     /// anywhere. Then it holds on the first machines, and when those serve by it, on all. Where
     /// this is interrupted before, what held goes on.
     Configure {
-        /// The configuration: a file of listeners, as those that `include` names
+        /// The configuration: a file of listeners, as those that `include` names; - for standard
+        /// input
         #[arg(value_name = "FILE", required_unless_present = "withdraw")]
         file: Option<PathBuf>,
         /// The settings of the agent, with the table `[fleet]`

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command as Program, ExitCode};
@@ -141,21 +141,32 @@ fn configure(file: &Path, config: &Path, first: usize) -> Result<(), End> {
     let fleet = fleet_of(config, &settings)?;
     let keys = sealing_keys(&settings.store_key);
     let keys = keys.map_err(|error| End::invalid(format!("store_key: {error}")))?;
-    let named = |what: String| End::invalid(format!("{}: {what}", file.display()));
-    let length = fs::metadata(file).map(|facts| facts.len());
-    let length = length.map_err(|error| named(format!("cannot be read: {error}")))?;
-    if length > GIVEN_BYTES_MAX as u64 {
-        return Err(named(format!(
-            "it has {length} bytes, and a fleet's configuration at most {GIVEN_BYTES_MAX} \
-             (256 KiB); put what is long into files of the machines"
-        )));
-    }
-    let text = sealane_operator::read_text(file, |_| None);
-    let text = text.map_err(|problem| named(problem.to_string()))?;
+    let text = text_of(file)?;
     let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
     let done = fleet::configure(&etcd, &keys, fleet, text, first);
     runtime.block_on(done).map_err(End::failed)
+}
+
+/// The text of a file, or of standard input for `-`, that a fleet may be given.
+fn text_of(file: &Path) -> Result<String, End> {
+    let is_input = file == Path::new("-");
+    let name = if is_input { "standard input".into() } else { file.display().to_string() };
+    let named = |what: String| End::invalid(format!("{name}: {what}"));
+    let unread = |error: io::Error| named(format!("cannot be read: {error}"));
+    let source: Box<dyn Read> = match is_input {
+        true => Box::new(io::stdin()),
+        false => Box::new(fs::File::open(file).map_err(unread)?),
+    };
+    let mut text = Vec::new();
+    source.take(GIVEN_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(unread)?;
+    if text.len() > GIVEN_BYTES_MAX {
+        return Err(named(format!(
+            "it has more than {GIVEN_BYTES_MAX} bytes (256 KiB), and a fleet's configuration has \
+             at most so many; put what is long into files of the machines"
+        )));
+    }
+    String::from_utf8(text).map_err(|_| named("it is no text in UTF-8".into()))
 }
 
 fn withdraw(config: &Path) -> Result<(), End> {

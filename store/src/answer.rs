@@ -32,7 +32,7 @@ impl Answer {
         }
         let mut text = Vec::new();
         let file = File::open(folder.join(ANSWER)).ok()?;
-        file.take(ANSWER_BYTES_MAX).read_to_end(&mut text).ok()?;
+        file.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut text).ok()?;
         let text = String::from_utf8_lossy(&text);
         let (numbers, refusal) = text.split_once('\n')?;
         let mut numbers = numbers.split(' ').map(str::parse);
@@ -101,14 +101,14 @@ impl Answerer {
     pub fn leave(&self, answer: &Answer) -> io::Result<()> {
         let Answer { holds, checked, refusal, process } = answer;
         let mut text = format!("{holds} {checked} {process}\n{refusal}");
-        text.truncate(text.floor_char_boundary(ANSWER_BYTES_MAX as usize));
+        text.truncate(text.floor_char_boundary(ANSWER_BYTES_MAX));
         replace_file(&self.folder, ANSWER, text.as_bytes())
     }
 }
 
 const ANSWER: &str = "fleet-answer";
 /// As many mistakes as people read.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// The file that the process has locked which answers.
 const LOCK: &str = "fleet-lock";
 

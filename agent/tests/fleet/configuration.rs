@@ -1,10 +1,12 @@
 //! A configuration that comes to all machines through three real servers of etcd, or to none.
 
-use std::fs;
+use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sealane_operator::create_key_file;
 use sealane_store::{Answer, GIVEN_BYTES_MAX, Given, HELD};
 use serde_json::Value;
 
@@ -83,8 +85,9 @@ fn configure(home: &Home, text: &str, more: &[&str]) -> (String, Option<i32>) {
 fn begin(home: &Home, text: &str) -> Child {
     fs::write(home.path("begun.toml"), text).unwrap();
     let mut command = Command::new(BINARY);
-    command.args(["fleet", "configure", "begun.toml", "--config", "agent.toml"]);
-    command.current_dir(home.folder.path()).stderr(Stdio::null()).spawn().unwrap()
+    command.args(["fleet", "configure", "-", "--config", "agent.toml"]);
+    let text = File::open(home.path("begun.toml")).unwrap();
+    command.current_dir(home.folder.path()).stdin(text).stderr(Stdio::null()).spawn().unwrap()
 }
 
 #[test]
@@ -170,13 +173,14 @@ fn what_one_machine_refuses_changes_nothing_anywhere() {
         assert!(asked.join().unwrap() > 0);
     });
     assert_eq!(fleet.serve("one"), [false, false, false]);
-    assert_eq!(fleet.machines.cluster.keys("configuration/"), [""; 0]);
+    let counted = "/sealane/test/configuration/holds";
+    assert_eq!(fleet.machines.cluster.keys("configuration/"), [counted]);
     fleet.wait_until(|told| told["holds"] == 0);
     wait_for("all to be well", || {
         fleet.serves.iter().all(|serve| serve.health().ends_with("ok\n")).then_some(())
     });
     let (said, code) = configure(&fleet.homes()[0], &"#".repeat(300 << 10), &[]);
-    assert!(code == Some(3) && said.contains("at most 262144 (256 KiB)"), "{said}");
+    assert!(code == Some(3) && said.contains("more than 262144 bytes (256 KiB)"), "{said}");
     fleet.stop();
 }
 
@@ -219,5 +223,105 @@ fn a_command_that_is_killed_leaves_nothing_half_and_of_two_one_is_refused() {
         assert_eq!(number(home), newest);
         assert_eq!(Answer::read(&home.path("store")).unwrap().holds, newest);
     }
+    fleet.stop();
+}
+
+/// The first machine dies while it serves by it: it is known by its last word for a while still.
+#[test]
+fn what_a_first_machine_does_not_survive_holds_nowhere() {
+    let Some(mut fleet) = Fleet::start(3) else { return };
+    let homes = [fleet.homes()[1].path("store"), fleet.homes()[2].path("store")];
+    for is_all_gone in [false, true] {
+        let begun = begin(&fleet.homes()[2], &text("two", "site.pem"));
+        wait_for("it to hold first on one", || {
+            (fleet.serve("two") == [true, false, false]).then_some(())
+        });
+        if is_all_gone {
+            fleet.agents.remove(0).kill();
+        }
+        drop(fleet.serves.remove(0));
+        assert_eq!(begun.wait_with_output().unwrap().status.code(), Some(1));
+        assert_eq!(fleet.serve("two"), [false, false]);
+        assert!(homes.iter().all(|store| Given::read(store, HELD).unwrap().is_none()));
+        if !is_all_gone {
+            let again = Serve::start_including(&fleet.homes()[0]).unwrap();
+            fleet.serves.insert(0, again);
+            fleet.wait_until(|told| told["holds"] == 0);
+            assert_eq!(fleet.serve("two"), [false; 3], "it left it by itself");
+        }
+    }
+    fleet.stop();
+}
+
+/// Nobody says any more that it is proposed: whoever serves by it goes back alone.
+#[test]
+fn a_machine_on_trial_that_is_cut_off_serves_again_by_what_held() {
+    let Some(fleet) = Fleet::start(2) else { return };
+    let (said, code) = configure(&fleet.homes()[0], &text("one", "site.pem"), &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let mut begun = begin(&fleet.homes()[1], &text("two", "site.pem"));
+    wait_for("it to hold first on one", || (fleet.serve("two") == [true, false]).then_some(()));
+    fleet.machines.cluster.kill_all();
+    wait_for("the one before", || (fleet.serve("one") == [true, true]).then_some(()));
+    assert_eq!(fleet.serve("two"), [false, false]);
+    assert_eq!(begun.wait().unwrap().code(), Some(1));
+    fleet.machines.cluster.start_again();
+    fleet.wait_until(|told| told["holds"] == 1);
+    // Its lease begins anew with the servers.
+    wait_for("the end of a proposal", || {
+        (fleet.machines.cluster.keys("configuration/").len() == 1).then_some(())
+    });
+    wait_for("the one before", || (fleet.serve("one") == [true, true]).then_some(()));
+    let (said, code) = configure(&fleet.homes()[1], &text("two", "site.pem"), &[]);
+    assert_eq!((code, fleet.serve("two")), (Some(0), vec![true, true]), "{said}");
+    fleet.stop();
+}
+
+/// With another sealing key, with junk in its place, and with nothing there at all.
+#[test]
+fn what_holds_is_sealed_anew_and_put_back() {
+    let Some(mut fleet) = Fleet::start(2) else { return };
+    let (said, code) = configure(&fleet.homes()[0], &text("one", "site.pem"), &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let place = "/sealane/test/configuration/holds";
+    let cluster = &fleet.machines.cluster;
+    for damage in [Some(&b"junk"[..]), None] {
+        match damage {
+            Some(junk) => cluster.put(place, junk),
+            None => drop(cluster.control(&["del", place])),
+        }
+        wait_for("what holds", || (cluster.value(place).len() > 100).then_some(()));
+    }
+    let before = cluster.value(place);
+    let (old, new) = (fleet.homes()[0].path("key"), fleet.homes()[0].path("new"));
+    create_key_file(&new).unwrap();
+    let key = |path: &Path| fs::read_to_string(path).unwrap().trim().to_owned();
+    let (old, new) = (key(&old), key(&new));
+    for home in fleet.homes() {
+        fs::write(home.path("key"), format!("{new}\n{old}\n")).unwrap();
+    }
+    for agent in std::mem::take(&mut fleet.agents) {
+        agent.wait_until_said("looks after");
+        assert!(agent.stop().success());
+    }
+    fleet.agents = fleet.machines.homes.iter().map(Home::start).collect();
+    let cluster = &fleet.machines.cluster;
+    wait_for("another seal", || (cluster.value(place) != before).then_some(()));
+    // A machine that has only the new key.
+    let authority = &fleet.machines.authority;
+    let late = fleet.machines.homes[0].beside(authority);
+    fs::write(late.path("key"), format!("{new}\n")).unwrap();
+    let table = late.authority(authority.address, "");
+    late.configure(&[table, late.by_dns(&["blocked.test"]), cluster.table("m2")]);
+    fs::write(late.path("site.pem"), pem("site.test")).unwrap();
+    fleet.agents.push(late.start());
+    let serve = Serve::start_including(&late).unwrap();
+    wait_for("what holds", || serve.has("one").then_some(()));
+    // It is proposed to a fleet that has forgotten all but what its machines know.
+    fleet.machines.homes.push(late);
+    fleet.serves.push(serve);
+    fleet.machines.cluster.control(&["del", "--prefix", "/sealane/test/configuration/"]);
+    let (said, code) = configure(&fleet.homes()[2], &text("two", "site.pem"), &[]);
+    assert_eq!((code, fleet.serve("two")), (Some(0), vec![true; 3]), "{said}");
     fleet.stop();
 }

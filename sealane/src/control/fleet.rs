@@ -123,14 +123,11 @@ impl FleetTexts {
 
     /// The text that is meant to be served instead of `current`, and whether that is on trial.
     fn meant(&self, store: &Path, current: Option<&Given>) -> Option<(Option<Given>, bool)> {
-        let is_in_order = |given: &Given| {
-            self.judged.as_ref().is_some_and(|(it, no)| it == given && no.is_empty())
-        };
         let trial = self.proposed.content.as_ref().filter(|proposed| {
             proposed.is_on_trial
                 && self.answerer.is_some()
                 && self.proposed.since.is_some_and(|at| at.elapsed() < PROPOSED_TIME)
-                && is_in_order(&proposed.given)
+                && self.is_in_order(&proposed.given)
         });
         if let Some(trial) = trial {
             return Some((Some(trial.given.clone()), true));
@@ -145,6 +142,11 @@ impl FleetTexts {
         }
         let settled = Given::read(store, SETTLED).ok().flatten().filter(may_be);
         (settled.is_some() || is_on_trial).then_some((settled, false))
+    }
+
+    /// Whether what was looked at last is this, and nothing is wrong with it.
+    fn is_in_order(&self, given: &Given) -> bool {
+        self.judged.as_ref().is_some_and(|(it, refusal)| it == given && refusal.is_empty())
     }
 
     fn refusal(&self) -> Option<&(Given, String)> {
@@ -179,8 +181,6 @@ impl Control {
         };
         let store = store.clone();
         let looked = self.follow_fleet(&store);
-        let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
-        self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
         let problem = looked.err().map(|error| {
             format!(
                 "what the fleet gives is neither taken nor answered: {}: {error}; see that this \
@@ -202,6 +202,9 @@ impl Control {
         self.settle(store)?;
         self.look_at_proposed(store)?;
         self.take_what_is_meant(store)?;
+        let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
+        // Before it is answered: whoever reads that may ask.
+        self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
         let number = self.given().map_or(0, |given| given.number);
         self.fleet.tell(number)
     }
@@ -249,7 +252,7 @@ impl Control {
             true => ENDED.to_owned(),
             false => {
                 Taken(number).leave(store)?;
-                let wrong = self.wrong_with(&given).join("\n");
+                let wrong = self.wrong_with(PROPOSED, &given).join("\n");
                 self.fleet.unmark(store)?;
                 wrong
             }
@@ -307,21 +310,31 @@ impl Control {
         if let Some(given) = given.filter(|_| is_new) {
             Taken(given.number).leave(store)?;
         }
-        let verdict = self.reload_with(&FleetText::This(HELD, given.cloned()));
-        if verdict.is_accepted() {
-            self.fleet.settled = None;
-            self.fleet.taken_at = Some(Instant::now());
-        } else if is_new {
-            self.fleet.unmark(store)?;
+        let unknown = given.filter(|given| !self.fleet.is_in_order(given)).cloned();
+        let mut wrong = unknown.map(|given| self.wrong_with(HELD, &given)).unwrap_or_default();
+        if wrong.is_empty() {
+            wrong = self.reload_with(&FleetText::This(HELD, given.cloned())).errors;
         }
-        Ok(verdict.errors.join("\n"))
+        match wrong.is_empty() {
+            true => {
+                self.fleet.settled = None;
+                self.fleet.taken_at = Some(Instant::now());
+            }
+            false if is_new => self.fleet.unmark(store)?,
+            false => {}
+        }
+        Ok(wrong.join("\n"))
     }
 
     /// Serves what was served before a trial, though the file of this machine, or what should
     /// hold, is not in order.
     fn go_back(&mut self, before: Config) {
         match self.serve(before) {
-            Ok(_) => say("what was served before the trial is served again"),
+            Ok(_) => {
+                say("what was served before the trial is served again");
+                let current = self.given().cloned();
+                self.fleet.refused.take_if(|(refused, _)| Some(&*refused) == current.as_ref());
+            }
             Err(errors) => {
                 let text =
                     "what was served before the trial is refused too; what is served goes on";
@@ -332,11 +345,11 @@ impl Control {
         self.fleet.settled = None;
     }
 
-    /// What a reload would refuse with this text: all of it is read and built, its addresses are
+    /// What a reload would refuse with this text, as one of the file `name`: all of it is read and built, its addresses are
     /// bound, and nothing is published.
-    fn wrong_with(&mut self, given: &Given) -> Vec<String> {
+    fn wrong_with(&mut self, name: &'static str, given: &Given) -> Vec<String> {
         let Some(file) = self.source.file() else { return Vec::new() };
-        let text = FleetText::This(PROPOSED, Some(given.clone()));
+        let text = FleetText::This(name, Some(given.clone()));
         let config = match Config::load_anew(file, self.config.lanes, &text) {
             Ok(config) => config,
             Err(mistakes) => return mistakes.0.iter().map(Mistake::to_string).collect(),

@@ -294,7 +294,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store");
         fs::create_dir(&store).unwrap();
-        Given { number: 7, text: text.to_owned() }.put(&store, sealane_store::HELD).unwrap();
+        Given { number: 7, text: text.to_owned() }.put(&store, HELD).unwrap();
         let file = folder.path().join("main.toml");
         fs::write(&file, format!("include = [\"store:{}\"]\n{more}", store.display())).unwrap();
         let told = |text: String| text.replace(&format!("{}/", folder.path().display()), "");
