@@ -352,8 +352,8 @@ mod tests {
     }
 
     impl Machine {
-        fn sees(&mut self, holds: Option<Version>, proposed: Option<Version>) {
-            let taking = Taking::of(holds.as_ref(), proposed.as_ref(), "me", self.memory);
+        fn sees(&mut self, holds: Option<&Version>, proposed: Option<&Version>) {
+            let taking = Taking::of(holds, proposed, "me", self.memory);
             self.held = taking.held.map_or(self.held, |held| held.number);
             self.proposed = taking.proposed.map(|one| (one.given.number, one.is_on_trial));
             (self.memory, self.is_old) = (taking.memory, taking.is_old);
@@ -365,49 +365,49 @@ mod tests {
         let mut machine = Machine::default();
         machine.sees(None, None);
         assert!((machine.held, machine.proposed, machine.is_old) == (0, None, false));
-        machine.sees(Some(holding(0, 1)), Some(proposed(1, &[])));
+        machine.sees(Some(&holding(0, 1)), Some(&proposed(1, &[])));
         assert_eq!(machine.proposed, Some((1, false)));
-        machine.sees(Some(holding(0, 1)), Some(proposed(1, &["other"])));
+        machine.sees(Some(&holding(0, 1)), Some(&proposed(1, &["other"])));
         assert_eq!((machine.held, machine.proposed), (0, Some((1, false))));
-        machine.sees(Some(holding(0, 1)), Some(proposed(1, &["other", "me"])));
+        machine.sees(Some(&holding(0, 1)), Some(&proposed(1, &["other", "me"])));
         assert_eq!((machine.held, machine.proposed), (0, Some((1, true))));
-        machine.sees(Some(holding(1, 1)), None);
+        machine.sees(Some(&holding(1, 1)), None);
         assert!((machine.held, machine.proposed, machine.is_old) == (1, None, false));
     }
 
     #[test]
     fn what_was_withdrawn_is_proposed_no_more_whoever_puts_it_there() {
         let mut machine = Machine::default();
-        machine.sees(Some(holding(1, 2)), Some(proposed(2, &["me"])));
+        machine.sees(Some(&holding(1, 2)), Some(&proposed(2, &["me"])));
         assert_eq!(machine.proposed, Some((2, true)));
-        machine.sees(Some(holding(1, 2)), None);
+        machine.sees(Some(&holding(1, 2)), None);
         assert_eq!((machine.held, machine.proposed), (1, None));
-        machine.sees(Some(holding(1, 2)), Some(proposed(2, &["me"])));
+        machine.sees(Some(&holding(1, 2)), Some(&proposed(2, &["me"])));
         assert_eq!(machine.proposed, None, "it is over");
-        machine.sees(Some(holding(1, 3)), Some(proposed(3, &[])));
+        machine.sees(Some(&holding(1, 3)), Some(&proposed(3, &[])));
         assert_eq!(machine.proposed, Some((3, false)));
-        machine.sees(Some(holding(1, 3)), Some(proposed(2, &["me"])));
+        machine.sees(Some(&holding(1, 3)), Some(&proposed(2, &["me"])));
         assert_eq!(machine.proposed, None, "another came after it");
         // A machine that was away meanwhile hears of the number alone.
         let mut away = Machine::default();
-        away.sees(Some(holding(1, 3)), None);
-        away.sees(Some(holding(1, 3)), Some(proposed(3, &["me"])));
+        away.sees(Some(&holding(1, 3)), None);
+        away.sees(Some(&holding(1, 3)), Some(&proposed(3, &["me"])));
         assert_eq!(away.proposed, None);
     }
 
     #[test]
     fn what_is_older_than_what_holds_is_not_taken_but_put_right() {
         let mut machine = Machine::default();
-        machine.sees(Some(holding(6, 6)), None);
-        for holds in [Some(holding(5, 6)), Some(holding(6, 5)), Some(holding(0, 0)), None] {
+        machine.sees(Some(&holding(6, 6)), None);
+        for holds in [Some(&holding(5, 6)), Some(&holding(6, 5)), Some(&holding(0, 0)), None] {
             machine.sees(holds, None);
             assert!(machine.is_old, "{:?}", machine.memory);
             assert_eq!(machine.held, 6);
         }
-        machine.sees(Some(holding(6, 6)), None);
+        machine.sees(Some(&holding(6, 6)), None);
         assert!(!machine.is_old);
         // What was proposed, with a number that was used, to a cluster that was set back.
-        machine.sees(Some(holding(5, 6)), Some(proposed(6, &["me"])));
+        machine.sees(Some(&holding(5, 6)), Some(&proposed(6, &["me"])));
         assert_eq!((machine.held, machine.proposed), (6, None));
     }
 }
