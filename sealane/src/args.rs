@@ -87,7 +87,7 @@ pub enum Command {
     Convert(ConvertArguments),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
-    /// Look at the machines that share certificates, or change their ticket keys
+    /// Look at the machines that share certificates, or change their configuration or ticket keys
     #[command(disable_help_flag = true, after_long_help = FLEET_HELP)]
     Fleet {
         /// What sealane-agent fleet takes: see sealane fleet --help
@@ -317,6 +317,7 @@ Exit codes:
 
 Examples:
   sealane fleet status
+  sealane fleet configure listeners.toml
   sealane fleet rotate-tickets
 ";
 

@@ -5,6 +5,7 @@
 
 mod build;
 mod end;
+mod fleet;
 mod health;
 mod kept;
 mod listeners;
@@ -46,6 +47,8 @@ use crate::relay::{Attendant, LaneDesk, Relay};
 pub(crate) use build::unix_now;
 use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
+use fleet::FleetTexts;
+pub(crate) use fleet::{leave_out_next_time, own_part, with_fleets_part};
 use kept::KeptSockets;
 use listeners::counted;
 use on_demand::NamesDoor;
@@ -128,6 +131,7 @@ pub struct Control {
     watch: FileWatch,
     watchdog: Option<Watchdog>,
     fingerprint: u64,
+    fleet: FleetTexts,
 }
 
 impl Control {
@@ -157,6 +161,7 @@ impl Control {
         let drained = state.lock().drained.clone();
         let mut control = Self {
             fingerprint: fingerprint(source.file(), &config),
+            fleet: FleetTexts::default(),
             source,
             config,
             lanes: Vec::new(),
@@ -209,6 +214,7 @@ impl Control {
         let mut pending: Option<Pending> = None;
         Pending::note(&mut pending);
         let mut leaving: Option<Leaving> = None;
+        self.look_after_fleet();
         loop {
             let mut wait = pending.as_ref().map_or(TICK, Pending::wait).min(TICK);
             if let Some(leaving) = &leaving {
@@ -221,10 +227,12 @@ impl Control {
             wait = wait.min(self.watchdog.as_ref().map_or(TICK, Watchdog::wait));
             match self.events.recv_timeout(wait) {
                 Ok(Event::Signal(SIGHUP)) => {
+                    self.fleet.try_all_again();
                     self.reload();
                     Pending::note(&mut pending);
                 }
                 Ok(Event::Reload(verdict)) => {
+                    self.fleet.try_all_again();
                     // Who waited may have left.
                     let _ = verdict.send(self.reload());
                     Pending::note(&mut pending);
@@ -235,6 +243,7 @@ impl Control {
                 Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(_)) if leaving.is_none() => {
+                    self.fleet.leave();
                     leaving = Some(self.begin_to_leave());
                 }
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return self.drain(),
@@ -435,6 +444,7 @@ impl Control {
             say(&news);
         }
         self.look_after_root();
+        self.look_after_fleet();
         self.look_for_names();
         self.look_after_names_door();
         if let Some(watchdog) = &mut self.watchdog {

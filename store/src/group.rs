@@ -4,7 +4,7 @@
 //! (mode 2770). What a user makes in such a folder that group may read and write; elsewhere it is
 //! for that user alone, and nobody else's files are ever touched.
 
-use std::fs::{self, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -65,13 +65,24 @@ pub(crate) fn replace_file(folder: &Path, name: &str, content: &[u8]) -> io::Res
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(OWN).open(&beside)?;
-    // By the file itself: by its name another may stand there by now.
-    if is_shared(&fs::metadata(folder)?) {
-        file.set_permissions(Permissions::from_mode(SHARED))?;
-    }
+    share_file(folder, &file)?;
     file.write_all(content)?;
     file.sync_data()?;
     fs::rename(beside, folder.join(name))
+}
+
+/// Lets the group that the folder is shared with read and write `file`, which was opened in it, if
+/// this user made it.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn share_file(folder: &Path, file: &File) -> io::Result<()> {
+    // By the file itself: by its name another may stand there by now.
+    let is_ours = file.metadata()?.uid() == geteuid().as_raw();
+    match is_ours && is_shared(&fs::metadata(folder)?) {
+        true => file.set_permissions(Permissions::from_mode(SHARED)),
+        false => Ok(()),
+    }
 }
 
 /// For whom what is made in a folder is.

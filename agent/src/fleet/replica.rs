@@ -105,6 +105,8 @@ impl<'f> Replica<'f> {
         replica.take_all(&fleet.places.certificates(), changed).await?;
         let entries = replica.take_all(&fleet.places.entries(), changed).await?;
         entries::drop_answers(fleet, &entries)?;
+        let there = replica.take_all(&fleet.places.configuration(), changed).await?;
+        fleet.forget_configuration(&there);
         fleet.seen.set(replica.revision);
         replica.listed_since_s = None;
         Ok(replica)
@@ -212,6 +214,7 @@ impl<'f> Replica<'f> {
         let Fleet { places, .. } = self.fleet;
         let (of_certificates, of_removals) = (places.certificates(), places.removals());
         let (below, statuses) = (places.entries(), places.statuses());
+        let of_configuration = places.configuration();
         for entry in put {
             if entry.key.starts_with(&of_certificates) {
                 certificates.extend(self.certificate(&entry));
@@ -222,6 +225,8 @@ impl<'f> Replica<'f> {
                 if machine != self.fleet.settings.machine {
                     self.fleet.clocks.note(machine, ahead_s(&entry.value));
                 }
+            } else if entry.key.starts_with(&of_configuration) {
+                self.fleet.hear_configuration(&entry.key, Some(&entry));
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 match entries::taken(self.fleet, name, &entry) {
                     Ok(Some(value)) => {
@@ -237,6 +242,9 @@ impl<'f> Replica<'f> {
             if let Some(machine) = key.strip_prefix(&statuses) {
                 self.fleet.note_machine(machine, false);
                 self.fleet.clocks.note(machine, None);
+            }
+            if key.starts_with(&of_configuration) {
+                self.fleet.hear_configuration(&key, None);
             }
             self.known.remove(&key);
             self.over.remove(&key);

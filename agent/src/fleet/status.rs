@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use sealane_operator::value;
-use sealane_store::KeyedStore;
+use sealane_store::{Answer, KeyedStore};
 use serde::{Deserialize, Serialize};
 
 use super::places::Places;
+use super::rollout::{Configured, Machine};
 use super::{Fleet, MACHINES_MAX};
 use crate::agent::{now, now_s};
 use crate::etcd::{Change, Etcd, EtcdError};
@@ -39,8 +40,15 @@ impl Reported {
     ) -> Result<(), EtcdError> {
         let soonest = fleet.store.store().by_expiry(None, 1);
         let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
+        let answer = Answer::read(fleet.store.store().path());
+        let (is_on_trial, last) = {
+            let heard = fleet.configuration.borrow();
+            (heard.is_on_trial, heard.last)
+        };
+        let configured = answer.map(|answer| shortened(answer, last));
         let mut status = Status {
             certificates,
+            configuration: configured,
             generation: fleet.store.store().generation().unwrap_or_default(),
             is_clock_ahead: fleet.clocks.judge(),
             machine: fleet.settings.machine.clone(),
@@ -50,11 +58,13 @@ impl Reported {
             // That it goes on is no news.
             told_s: self.told.as_ref().and_then(|(_, told)| told.told_s),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            put_at: 0,
         };
         let is_due = match &self.told {
             Some((at, told)) => {
                 let is_news = *told != status && (is_urgent || at.elapsed() > NEWS_EVERY);
-                is_news || at.elapsed() > EVERY
+                // Whoever watches a trial waits for the next word, whatever it is.
+                is_news || at.elapsed() > if is_on_trial { NEWS_EVERY } else { EVERY }
             }
             None => true,
         };
@@ -78,6 +88,9 @@ impl Reported {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Status {
     certificates: usize,
+    /// What it tells of the fleet's configuration; none if it takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    configuration: Option<Configured>,
     generation: u64,
     /// Whether it knows that its clock is ahead of those of the others.
     #[serde(default)]
@@ -93,6 +106,38 @@ pub(crate) struct Status {
     #[serde(default)]
     told_s: Option<i64>,
     version: String,
+    /// The revision of the cluster at which it was put there.
+    #[serde(skip)]
+    put_at: i64,
+}
+
+/// How machines are, and at which revision of the cluster.
+pub(crate) struct Statuses {
+    pub(crate) machines: Vec<Status>,
+    pub(super) revision: i64,
+}
+
+impl Status {
+    /// The machine's name, as it can be printed.
+    pub(super) fn name(&self) -> String {
+        plain(&self.machine)
+    }
+
+    /// What it tells of the fleet's configuration, if it takes one.
+    pub(super) fn configured(&self) -> Option<Machine> {
+        let told = self.configuration.as_ref()?;
+        let refusal: Vec<_> = told.refusal.lines().map(plain).collect();
+        let told = Configured { refusal: refusal.join("\n"), ..*told };
+        Some(Machine { name: self.name(), told, put_at: self.put_at })
+    }
+}
+
+/// What is told of an answer, in which a stranger may read, by a machine that has seen what was
+/// proposed up to the number `last`.
+fn shortened(answer: Answer, last: u64) -> Configured {
+    let Answer { holds, checked, mut refusal, process } = answer;
+    refusal.truncate(refusal.floor_char_boundary(REFUSAL_BYTES_MAX));
+    Configured { holds, checked, refusal, process, last }
 }
 
 /// By how many seconds this machine's clock is ahead of the one of whoever told a status just now.
@@ -105,18 +150,20 @@ pub(super) fn ahead_s(status: &[u8]) -> Option<i64> {
 ///
 /// # Errors
 /// The cluster does not answer as it should.
-pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, EtcdError> {
-    let (prefix, mut after, mut revision) = (Places::below(prefix).statuses(), None::<String>, 0);
-    let mut all = Vec::new();
+pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Statuses, EtcdError> {
+    let (prefix, mut after) = (Places::below(prefix).statuses(), None::<String>);
+    let mut all = Statuses { machines: Vec::new(), revision: 0 };
     loop {
-        let page = etcd.page(&prefix, after.as_deref(), revision).await?;
-        if revision == 0 {
-            revision = page.revision;
+        let page = etcd.page(&prefix, after.as_deref(), all.revision).await?;
+        if all.revision == 0 {
+            all.revision = page.revision;
         }
-        let each = page.entries.iter();
-        all.extend(each.filter_map(|entry| serde_json::from_slice(&entry.value).ok()));
+        all.machines.extend(page.entries.iter().filter_map(|entry| {
+            let status: Status = serde_json::from_slice(&entry.value).ok()?;
+            Some(Status { put_at: entry.mod_revision, ..status })
+        }));
         after = page.entries.into_iter().next_back().map(|entry| entry.key);
-        if !page.has_more || after.is_none() || all.len() >= MACHINES_MAX {
+        if !page.has_more || after.is_none() || all.machines.len() >= MACHINES_MAX {
             return Ok(all);
         }
     }
@@ -126,7 +173,7 @@ pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, E
 pub(crate) fn table(statuses: &[Status]) -> String {
     let now_s = now_s();
     let mut text = format!(
-        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6}\n",
+        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6} {:>13}\n",
         "MACHINE",
         "VERSION",
         "CERTIFICATES",
@@ -134,7 +181,8 @@ pub(crate) fn table(statuses: &[Status]) -> String {
         "REVISION",
         "NOT TAKEN",
         "FIRST ENDS",
-        "CLOCK"
+        "CLOCK",
+        "CONFIGURATION"
     );
     for one in statuses {
         let ends = one.soonest_end_s.map_or("-".to_owned(), |end| {
@@ -145,7 +193,7 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             }
         });
         text += &format!(
-            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6}\n",
+            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6} {:>13}\n",
             plain(&one.machine),
             plain(&one.version),
             one.certificates,
@@ -153,8 +201,15 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             one.revision,
             one.not_taken,
             ends,
-            clock_text(one.told_s.map(|told_s| told_s.saturating_sub(now_s)))
+            clock_text(one.told_s.map(|told_s| told_s.saturating_sub(now_s))),
+            one.configuration.as_ref().map_or("-".to_owned(), |told| told.holds.to_string())
         );
+    }
+    for Machine { name, told, .. } in statuses.iter().filter_map(Status::configured) {
+        if !told.refusal.is_empty() {
+            let (number, refusal) = (told.checked, told.refusal.replace('\n', "\n  "));
+            text += &format!("{name} refuses configuration {number}:\n  {refusal}\n");
+        }
     }
     text
 }
@@ -195,5 +250,7 @@ const DAY_S: u64 = 86_400;
 const EVERY: Duration = Duration::from_secs(10);
 /// How often it tells what is new.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
+/// Bytes of what is wrong with a configuration, at most.
+const REFUSAL_BYTES_MAX: usize = 2048;
 /// How long it is there after its last word.
 const LEASE: Duration = Duration::from_secs(30);

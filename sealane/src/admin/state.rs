@@ -64,6 +64,8 @@ pub struct ControlState {
     pub names: Vec<NameSummary>,
     /// The limits of the newest generation.
     pub limits: Limits,
+    /// The number of what a fleet gives and this machine refuses.
+    pub fleet_refused: Option<u64>,
     /// How reloads went.
     pub reloads: Reloads,
     /// How sessions are resumed.
@@ -100,6 +102,7 @@ impl Default for ControlState {
             drained: Drained::default(),
             names: Vec::new(),
             limits: Limits::default(),
+            fleet_refused: None,
             reloads: Reloads::default(),
             tickets: Tickets::default(),
             ticket_roots: TicketRoots::default(),
@@ -119,6 +122,10 @@ impl ControlState {
         }
         if lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now) {
             return Some("a revocation list has ended; /state says which".into());
+        }
+        if let Some(number) = self.fleet_refused {
+            let what = "is refused here; the log says why";
+            return Some(format!("the fleet's configuration {number} {what}").into());
         }
         self.fleet_is_away(now).map(Cow::Owned)
     }

@@ -6,7 +6,9 @@ use sealane_file_table::grow;
 
 use crate::args::ServeArguments;
 use crate::config::Config;
-use crate::control::{ConfigSource, Control, Outcome, ServeError};
+use crate::control::{
+    ConfigSource, Control, Outcome, ServeError, leave_out_next_time, own_part, with_fleets_part,
+};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
@@ -62,12 +64,20 @@ fn serve(arguments: ServeArguments) -> Exit {
 fn settled(arguments: ServeArguments) -> Result<Config, String> {
     let file = arguments.config.clone();
     let wrong = |mistakes| format!("the configuration is not in order:\n{mistakes}");
-    let config = arguments.into_config().map_err(wrong)?;
+    let config = match &file {
+        Some(file) => own_part(file),
+        None => arguments.into_config(),
+    };
+    let config = config.map_err(wrong)?;
     let account = process::settle(&config.process).map_err(|error| error.to_string())?;
-    let Some((account, file)) = account.zip(file) else { return Ok(config) };
-    Config::load(&file).map_err(|mistakes| {
-        format!("the configuration is not in order for the user {account}:\n{mistakes}")
-    })
+    let Some(file) = file else { return Ok(config) };
+    let config = match account {
+        None => config,
+        Some(account) => own_part(&file).map_err(|mistakes| {
+            format!("the configuration is not in order for the user {account}:\n{mistakes}")
+        })?,
+    };
+    Ok(with_fleets_part(&file, config))
 }
 
 /// Starts the terminator and says what is bound.
@@ -83,10 +93,14 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
         let text = format!("cannot grow the table of open files beforehand: {error}");
         say_at(Priority::Warning, &text);
     }
+    let fleet = config.fleet.clone();
     let control = Control::start(source, config, tables).map_err(|error| {
         say_at(Priority::Error, &error.to_string());
         match error {
-            ServeError::Configuration(_) => Exit::Invalid,
+            ServeError::Configuration(_) => {
+                fleet.iter().for_each(leave_out_next_time);
+                Exit::Invalid
+            }
             ServeError::LaneLost(_) | ServeError::System(..) => Exit::Failed,
         }
     })?;

@@ -158,17 +158,13 @@ impl Cluster {
     pub fn ruin(&self, key: &str) -> Vec<u8> {
         let mut value = self.value(key);
         *value.last_mut().unwrap() ^= 1;
-        let file = self.folder.path().join("ruined");
-        fs::write(&file, &value).unwrap();
-        let mut command = self.etcdctl(&self.endpoint(0));
-        let output = command.args(["put", key]).stdin(File::open(&file).unwrap()).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        self.put(key, &value);
         value
     }
 
-    /// Puts bytes at a key.
+    /// Puts this at a key.
     pub fn put(&self, key: &str, value: &[u8]) {
-        let file = self.folder.path().join("put");
+        let file = self.folder.path().join("value");
         fs::write(&file, value).unwrap();
         let mut command = self.etcdctl(&self.endpoint(0));
         let output = command.args(["put", key]).stdin(File::open(&file).unwrap()).output().unwrap();

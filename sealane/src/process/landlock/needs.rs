@@ -55,6 +55,7 @@ pub(super) fn of(file: Option<&Path>, config: &Config) -> BTreeSet<(PathBuf, Nee
     };
     let read = file.into_iter().chain(config.included.iter().map(|path| &**path));
     read.for_each(|path| need(path, Need::Read));
+    config.fleet.iter().for_each(|fleet| need(&fleet.store, Need::Store));
     for listener in &config.listeners {
         listener::files(listener).iter().for_each(|path| need(path, Need::Read));
         if let Some(ChallengeSource::Folder(path)) = &listener.acme_responder {

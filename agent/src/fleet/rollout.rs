@@ -1,0 +1,271 @@
+//! How a configuration comes to a fleet, by what machines tell: [`Rollout`]. It asks nobody and
+//! knows no clock.
+
+use std::time::Duration;
+
+use sealane_operator::value;
+use serde::{Deserialize, Serialize};
+
+/// What a machine tells of the fleet's configuration.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Configured {
+    /// The number of what it serves; 0: nothing of the fleet's.
+    pub(super) holds: u64,
+    /// The number of what it has looked at last.
+    pub(super) checked: u64,
+    /// What is wrong with that there; empty if it is in order.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) refusal: String,
+    /// The process that serves, told from those before it.
+    #[serde(default)]
+    pub(super) process: u64,
+    /// The number of what was proposed last, as it remembers.
+    #[serde(default)]
+    pub(super) last: u64,
+}
+
+/// A machine that is there and takes what the fleet gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Machine {
+    pub(super) name: String,
+    pub(super) told: Configured,
+    /// The revision of the cluster at which it said so.
+    pub(super) told_at: i64,
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Let it hold on these machines.
+    First(Vec<String>),
+    /// Let it hold on all.
+    All,
+    /// Nothing more: all that are there serve by it.
+    Done,
+    /// Nothing, for now.
+    Wait(String),
+    /// To end it, for this reason.
+    Stop(String),
+}
+
+/// A configuration on its way.
+#[derive(Debug)]
+pub(super) struct Rollout {
+    number: u64,
+    /// On how many machines it holds first.
+    first_count: usize,
+    stage: Stage,
+    /// When the stage began, and since when all of it is as it should be.
+    began: Duration,
+    well_since: Option<Duration>,
+    /// After which revision the first machines have to say once more that all is well.
+    said_after: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// All look at it.
+    Check,
+    /// These serve by it, each with this process.
+    First(Vec<(String, u64)>),
+    /// All are to serve by it.
+    All,
+}
+
+impl Rollout {
+    /// One of the configuration `number`, which holds on so many machines first.
+    pub(super) fn new(number: u64, first_count: usize) -> Self {
+        let began = Duration::ZERO;
+        let stage = Stage::Check;
+        Self { number, first_count, stage, began, well_since: None, said_after: None }
+    }
+
+    /// What follows from what machines tell, as it is at this revision of the cluster, so long
+    /// after it was proposed. After [`Step::First`] and [`Step::All`] that counts as done.
+    pub(super) fn step(&mut self, machines: &[Machine], revision: i64, at: Duration) -> Step {
+        let number = self.number;
+        let refused =
+            machines.iter().find(|one| one.told.checked == number && !one.told.refusal.is_empty());
+        if let Some(Machine { name, told, .. }) = refused {
+            return Step::Stop(format!("{name} refuses it:\n{}", told.refusal));
+        }
+        match &self.stage {
+            Stage::Check => {
+                let is_done = |one: &Machine| one.told.checked == number;
+                if let Some(step) = self.wait(machines, at, "have found it in order", is_done) {
+                    return step;
+                }
+                let first = machines.iter().take(self.first_count);
+                let first: Vec<_> = first.map(|one| (one.name.clone(), one.told.process)).collect();
+                let names = first.iter().map(|(name, _)| name.clone()).collect();
+                self.enter(Stage::First(first), at);
+                Step::First(names)
+            }
+            Stage::First(first) => {
+                let mut of_first = Vec::new();
+                for (name, process) in first {
+                    let Some(one) = machines.iter().find(|one| one.name == *name) else {
+                        return Step::Stop(format!("{name}, on which it held first, has gone"));
+                    };
+                    if one.told.process != *process {
+                        return Step::Stop(format!(
+                            "sealane serve on {name}, on which it held first, was started anew: \
+                             see its log"
+                        ));
+                    }
+                    of_first.push(one.clone());
+                }
+                let holds = |one: &Machine| one.told.holds == number;
+                if let Some(step) = self.wait(&of_first, at, "serve by it", holds) {
+                    (self.well_since, self.said_after) = (None, None);
+                    return step;
+                }
+                let since = *self.well_since.get_or_insert(at);
+                if at.saturating_sub(since) < SETTLED_AFTER {
+                    return Step::Wait(format!("{} serve by it first", of_first.len()));
+                }
+                // A machine is known by its last word for a while after it is gone.
+                let after = *self.said_after.get_or_insert(revision);
+                let has_said = |one: &Machine| one.told_at > after;
+                if let Some(step) = self.wait(&of_first, at, "say so still", has_said) {
+                    return step;
+                }
+                self.enter(Stage::All, at);
+                Step::All
+            }
+            Stage::All => {
+                let holds = |one: &Machine| one.told.holds == number;
+                self.wait(machines, at, "serve by it", holds).unwrap_or(Step::Done)
+            }
+        }
+    }
+
+    /// What is to be done until all of `machines` are so; none once they are.
+    fn wait(
+        &self,
+        machines: &[Machine],
+        at: Duration,
+        what: &str,
+        is_so: impl Fn(&Machine) -> bool,
+    ) -> Option<Step> {
+        let missing: Vec<&str> =
+            machines.iter().filter(|one| !is_so(one)).map(|one| one.name.as_str()).collect();
+        let (all, so) = (machines.len(), machines.len() - missing.len());
+        if all > 0 && missing.is_empty() {
+            return None;
+        }
+        let left = STAGE_TIMEOUT.saturating_sub(at.saturating_sub(self.began));
+        if !left.is_zero() {
+            let left = value::duration_text(Duration::from_secs(left.as_secs()));
+            return Some(Step::Wait(format!("{so} of {all} machines {what}; {left} left")));
+        }
+        let shown = missing.iter().take(SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+        Some(Step::Stop(match all {
+            0 => {
+                "no machine that is there takes what the fleet gives: see that sealane serve runs \
+                  there, and that its file has include = [\"store:PATH\"]"
+                    .to_owned()
+            }
+            _ => format!("{so} of {all} machines {what}, and not {shown}: does sealane serve run?"),
+        }))
+    }
+
+    fn enter(&mut self, stage: Stage, at: Duration) {
+        (self.stage, self.began) = (stage, at);
+        (self.well_since, self.said_after) = (None, None);
+    }
+}
+
+/// For how long it holds on the first machines before it does on all.
+const SETTLED_AFTER: Duration = Duration::from_secs(6);
+/// Machines that are named when they are missing.
+const SHOWN_MAX: usize = 10;
+/// For how long a stage is waited for.
+const STAGE_TIMEOUT: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str, holds: u64, checked: u64, refusal: &str) -> Machine {
+        let refusal = refusal.to_owned();
+        let told = Configured { holds, checked, refusal, ..Configured::default() };
+        Machine { name: name.to_owned(), told, told_at: 0 }
+    }
+
+    /// What was said at this revision.
+    fn said_at(machines: &[Machine], told_at: i64) -> Vec<Machine> {
+        machines.iter().map(|one| Machine { told_at, ..one.clone() }).collect()
+    }
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn waits(step: &Step, text: &str) {
+        assert!(matches!(step, Step::Wait(said) if said.contains(text)), "{step:?}, not {text}");
+    }
+
+    fn stops(step: &Step, text: &str) {
+        assert!(matches!(step, Step::Stop(said) if said.contains(text)), "{step:?}, not {text}");
+    }
+
+    #[test]
+    fn it_is_looked_at_by_all_then_holds_on_the_first_and_then_on_all() {
+        let mut rollout = Rollout::new(9, 1);
+        let old = [machine("a", 5, 5, ""), machine("b", 5, 0, ""), machine("c", 5, 9, "")];
+        waits(&rollout.step(&old, 1, s(1)), "1 of 3 machines have found it in order; 119s left");
+        let looked = ["a", "b", "c"].map(|name| machine(name, 5, 9, ""));
+        assert_eq!(rollout.step(&looked, 1, s(2)), Step::First(vec!["a".into()]));
+        waits(&rollout.step(&looked, 1, s(3)), "0 of 1 machines serve by it");
+        let first = [machine("a", 9, 9, ""), looked[1].clone(), looked[2].clone()];
+        waits(&rollout.step(&first, 1, s(4)), "1 serve by it first");
+        waits(&rollout.step(&looked, 1, s(5)), "0 of 1");
+        waits(&rollout.step(&first, 1, s(6)), "1 serve by it first");
+        waits(&rollout.step(&first, 1, s(11)), "1 serve by it first");
+        // Six seconds on end; but it may be gone, and this be what it said last.
+        waits(&rollout.step(&said_at(&first, 7), 7, s(12)), "0 of 1 machines say so still");
+        waits(&rollout.step(&said_at(&first, 7), 8, s(13)), "0 of 1 machines say so still");
+        assert_eq!(rollout.step(&said_at(&first, 8), 8, s(14)), Step::All);
+        waits(&rollout.step(&first, 9, s(15)), "1 of 3 machines serve by it");
+        let all = ["a", "b"].map(|name| machine(name, 9, 9, ""));
+        assert_eq!(rollout.step(&all, 9, s(16)), Step::Done);
+    }
+
+    #[test]
+    fn the_first_refusal_ends_it_in_any_stage() {
+        let looked = ["a", "b"].map(|name| machine(name, 5, 9, ""));
+        let refused = [looked[0].clone(), machine("b", 5, 9, "x.toml:3:1: no")];
+        let mut rollout = Rollout::new(9, 5);
+        stops(&rollout.step(&refused, 1, s(1)), "b refuses it:\nx.toml:3:1: no");
+        let old = [machine("b", 5, 8, "of another"), machine("a", 5, 9, "")];
+        waits(&rollout.step(&old, 1, s(1)), "1 of 2");
+        assert_eq!(rollout.step(&looked, 1, s(2)), Step::First(vec!["a".into(), "b".into()]));
+        stops(&rollout.step(&refused, 1, s(3)), "b refuses it");
+        stops(&rollout.step(&looked[..1], 1, s(3)), "b, on which it held first, has gone");
+    }
+
+    #[test]
+    fn who_was_started_anew_while_it_held_first_ends_it() {
+        let mut rollout = Rollout::new(9, 1);
+        assert_eq!(rollout.step(&[machine("a", 5, 9, "")], 1, s(1)), Step::First(vec!["a".into()]));
+        let mut one = machine("a", 9, 9, "");
+        waits(&rollout.step(&[one.clone()], 1, s(2)), "1 serve by it first");
+        one.told.process = 1;
+        stops(&rollout.step(&[one], 1, s(3)), "sealane serve on a, on which it held first");
+    }
+
+    #[test]
+    fn who_does_not_answer_in_time_is_named() {
+        let mut rollout = Rollout::new(9, 1);
+        waits(&rollout.step(&[], 1, s(119)), "0 of 0 machines");
+        stops(&rollout.step(&[], 1, s(120)), "no machine that is there takes what the fleet gives");
+        let one = [machine("a", 5, 9, ""), machine("b", 5, 5, "")];
+        let said = rollout.step(&one, 1, s(120));
+        stops(&said, "1 of 2 machines have found it in order, and not b");
+        let looked = ["a", "b"].map(|name| machine(name, 5, 9, ""));
+        rollout.step(&looked, 1, s(121));
+        waits(&rollout.step(&looked, 1, s(240)), "0 of 1");
+        stops(&rollout.step(&looked, 1, s(241)), "0 of 1 machines serve by it, and not a");
+    }
+}

@@ -1,0 +1,260 @@
+//! What a fleet gives by way of a certificate store: looked at first, then served, answered, and
+//! left again if it does no good.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use sealane_store::{Answer, Given, HELD, Proposed, SETTLED, Taken};
+use tempfile::TempDir;
+
+use crate::harness::backend::Backend;
+use crate::harness::certificates::{Authority, KeyKind, NAMES};
+use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::wait_for;
+
+/// A machine that includes what a fleet gives, and has a certificate in `site.pem`.
+struct Site {
+    backend: Backend,
+    folder: TempDir,
+    settings: Settings,
+    store: PathBuf,
+}
+
+impl Site {
+    fn new() -> Self {
+        let (folder, backend) = (tempfile::tempdir().unwrap(), Backend::echo());
+        let certificates = folder.path().join("site.pem");
+        fs::write(&certificates, Authority::new().leaf(KeyKind::P256, &NAMES)).unwrap();
+        let store = folder.path().join("store");
+        fs::create_dir(&store).unwrap();
+        let listener = ListenerSettings::new("own", &certificates, &backend.address);
+        let mut settings = Settings::new(vec![listener]);
+        settings.more = format!("watch = false\ninclude = [\"store:{}\"]", store.display());
+        Self { backend, folder, settings, store }
+    }
+
+    fn start(&self) -> Sealane {
+        Sealane::start(self.folder.path(), &self.settings)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A text of this number: one listener, called by the number, with the certificate of a file.
+    fn given(&self, number: u64, file: &str) -> Given {
+        let text = format!(
+            "[[listener]]\nname = \"given-{number}\"\naddress = \"127.0.0.1:0\"\n\
+             certificates = [\"{file}\"]\nbackends = [\"{}\"]\n",
+            self.backend.address
+        );
+        Given { number, text }
+    }
+
+    fn hold(&self, number: u64, file: &str) {
+        self.given(number, file).put(&self.store, HELD).unwrap();
+    }
+
+    fn propose(&self, number: u64, file: &str, is_on_trial: bool) {
+        let given = self.given(number, file);
+        Proposed { given, is_on_trial }.put(&self.store).unwrap();
+    }
+
+    /// Waits until it answers that it serves `holds` and has looked at `checked`; what is wrong.
+    fn answered(&self, holds: u64, checked: u64) -> String {
+        let is_so = |told: &Answer| (told.holds, told.checked) == (holds, checked);
+        wait_for("the answer", || Answer::read(&self.store).filter(is_so)).refusal
+    }
+
+    /// Waits until the next process would begin with this text.
+    fn settled(&self, number: u64) {
+        wait_for("a text that has settled", || {
+            let settled = Given::read(&self.store, SETTLED).unwrap();
+            let is_it = settled.is_some_and(|given| given.number == number);
+            (is_it && Taken::read(&self.store).is_none()).then_some(())
+        });
+    }
+}
+
+/// Whether the listener of this text is served.
+fn has(sealane: &Sealane, number: u64) -> bool {
+    sealane.admin("/state").contains(&format!("\"given-{number}\""))
+}
+
+fn is_well(sealane: &Sealane) -> bool {
+    sealane.admin("/healthz").ends_with("ok\n")
+}
+
+#[test]
+fn what_a_fleet_proposes_is_looked_at_and_what_it_gives_is_served() {
+    let mut site = Site::new();
+    let mut sealane = site.start();
+    assert_eq!(site.answered(0, 0), "");
+    // What is refused is named by its line, and changes nothing.
+    site.propose(5, "absent.pem", false);
+    let refusal = site.answered(0, 5);
+    assert!(refusal.contains("absent.pem"), "{refusal}");
+    assert!(sealane.admin("/healthz").contains("the fleet's configuration 5 is refused here"));
+    site.propose(6, "../site.pem", false);
+    let refusal = site.answered(0, 6);
+    assert!(refusal.contains("store/fleet-proposed.toml:4:17: listener[0].cert"), "{refusal}");
+    // What is in order is not served before it holds.
+    site.propose(7, "site.pem", false);
+    assert_eq!(site.answered(0, 7), "");
+    assert!(is_well(&sealane) && !has(&sealane, 7));
+    assert_eq!(sealane.count_said("reloaded"), 0);
+    Proposed::take_back(&site.store).unwrap();
+    site.hold(7, "site.pem");
+    site.answered(7, 0);
+    sealane.wait_until_reloaded(1);
+    assert!(has(&sealane, 7));
+    // What holds and is refused leaves what is served, and one that was mended is looked at again.
+    site.hold(8, "late.pem");
+    assert!(site.answered(7, 8).contains("late.pem"));
+    assert!(has(&sealane, 7));
+    fs::copy(site.path("site.pem"), site.path("late.pem")).unwrap();
+    sealane.signal(Signal::HUP);
+    site.answered(8, 0);
+    // Who includes nothing any more answers nothing.
+    site.settings.more.clear();
+    site.settings.write(site.folder.path());
+    sealane.signal(Signal::HUP);
+    wait_for("no answer", || Answer::read(&site.store).is_none().then_some(()));
+    assert!(!has(&sealane, 8));
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn what_nobody_confirms_any_more_is_left_for_what_was_served_before() {
+    let site = Site::new();
+    let sealane = site.start();
+    site.propose(3, "site.pem", true);
+    assert_eq!(site.answered(3, 3), "");
+    // With nothing before it, it goes all the same.
+    Proposed::take_back(&site.store).unwrap();
+    site.answered(0, 0);
+    site.hold(4, "site.pem");
+    site.answered(4, 0);
+    let proposed = Instant::now();
+    site.propose(5, "site.pem", true);
+    site.answered(5, 5);
+    while proposed.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(500));
+        site.propose(5, "site.pem", true);
+        assert!(has(&sealane, 5));
+    }
+    assert_ne!(Given::read(&site.store, SETTLED).unwrap().map(|given| given.number), Some(5));
+    // Its agent is gone, or cut off from the cluster; so is the file with what holds, and that of
+    // this machine is not in order.
+    fs::remove_file(site.store.join(HELD)).unwrap();
+    let own = fs::read_to_string(site.path("sealane.toml")).unwrap();
+    fs::write(site.path("sealane.toml"), "nonsense").unwrap();
+    site.answered(4, 5);
+    assert!(has(&sealane, 4) && !has(&sealane, 5));
+    fs::write(site.path("sealane.toml"), own).unwrap();
+    // One after another on trial, and none of them holds.
+    for number in [6, 7] {
+        site.propose(number, "site.pem", true);
+        site.answered(number, number);
+    }
+    Proposed::take_back(&site.store).unwrap();
+    site.answered(4, 0);
+    assert!(has(&sealane, 4));
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn a_text_with_which_a_process_ended_is_left_by_the_next() {
+    let site = Site::new();
+    let sealane = site.start();
+    site.hold(1, "site.pem");
+    site.answered(1, 0);
+    site.settled(1);
+    assert_eq!(sealane.stop(), Some(0));
+    for (number, is_on_trial) in [(2, true), (3, false)] {
+        let sealane = site.start();
+        match is_on_trial {
+            true => site.propose(number, "site.pem", true),
+            false => site.hold(number, "site.pem"),
+        }
+        wait_for("it to be served", || has(&sealane, number).then_some(()));
+        sealane.signal(Signal::KILL);
+        drop(sealane);
+        assert_eq!(Answer::read(&site.store), None, "with its process an answer is gone");
+        let next = site.start();
+        let refusal = site.answered(1, number);
+        assert!(refusal.contains("ended soon after it had begun"), "{refusal}");
+        assert!(has(&next, 1) && !has(&next, number) && !is_well(&next));
+        // A third one knows it still.
+        next.signal(Signal::KILL);
+        drop(next);
+        let next = site.start();
+        assert!(!site.answered(1, number).is_empty());
+        if !is_on_trial {
+            // Somebody wants it.
+            next.signal(Signal::HUP);
+            site.answered(number, 0);
+            assert!(has(&next, number) && is_well(&next));
+        }
+        Proposed::take_back(&site.store).unwrap();
+        assert_eq!(next.stop(), Some(0));
+    }
+}
+
+#[test]
+fn what_is_not_there_any_more_changes_nothing() {
+    let site = Site::new();
+    let sealane = site.start();
+    site.hold(1, "site.pem");
+    site.answered(1, 0);
+    site.settled(1);
+    // As when a store is removed, or a copy takes its place.
+    for entry in fs::read_dir(&site.store).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    site.settled(1);
+    site.answered(1, 0);
+    sealane.signal(Signal::HUP);
+    wait_for("a reload", || (sealane.count_said("sealane: reloaded") == 2).then_some(()));
+    assert!(has(&sealane, 1) && is_well(&sealane));
+    assert_eq!(sealane.stop(), Some(0));
+    assert!(!site.store.join(HELD).exists());
+    let sealane = site.start();
+    assert!(has(&sealane, 1));
+    assert_eq!(sealane.count_said("reloaded"), 0, "it starts with it");
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn a_start_is_without_a_text_that_is_refused() {
+    let site = Site::new();
+    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
+    let sealane = site.start();
+    site.hold(1, "other.pem");
+    site.answered(1, 0);
+    site.settled(1);
+    assert_eq!(sealane.stop(), Some(0));
+    fs::remove_file(site.path("other.pem")).unwrap();
+    let mut refused = Sealane::launch(site.folder.path(), &site.settings, Path::new(BINARY));
+    refused.wait_until_said("the next start is without what the fleet gives");
+    drop(refused);
+    let sealane = site.start();
+    assert!(site.answered(0, 1).contains("other.pem"));
+    assert!(!has(&sealane, 1) && !is_well(&sealane));
+    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
+    sealane.signal(Signal::HUP);
+    site.answered(1, 0);
+    site.settled(1);
+    assert_eq!(sealane.stop(), Some(0));
+    // One that is not in order at all leaves the rest at once.
+    let settled = Given { number: 1, text: "nonsense".to_owned() };
+    settled.put(&site.store, SETTLED).unwrap();
+    fs::remove_file(site.store.join(HELD)).unwrap();
+    let sealane = site.start();
+    assert!(site.answered(0, 1).contains("fleet.toml:1"));
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+const BINARY: &str = env!("CARGO_BIN_EXE_sealane");

@@ -1,0 +1,203 @@
+//! The configuration that a fleet gives to who serves from a store: files beside the database, for
+//! a configuration is read before a store is opened.
+//!
+//! ```text
+//!   who fills the store   --- HELD, PROPOSED --->   who serves from it --- SETTLED, TAKEN
+//!                         <--- Answer -----------
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use crate::group::replace_file;
+
+/// A configuration that a fleet gives, with a number that rises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The number by which it is known.
+    pub number: u64,
+    /// The text, as it was written.
+    pub text: String,
+}
+
+impl Given {
+    /// What `folder` has in the file [`HELD`] or [`SETTLED`]; none if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not as [`Self::put`] writes it.
+    pub fn read(folder: &Path, file: &str) -> io::Result<Option<Self>> {
+        Ok(Proposed::read_from(folder, file)?.map(|proposed| proposed.given))
+    }
+
+    /// Writes it whole, in the place of what is there. The number stands behind the text, so that
+    /// lines are those of who wrote it.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn put(&self, folder: &Path, file: &str) -> io::Result<()> {
+        let text = format!("{}\n{NUMBER}{}\n", self.text, self.number);
+        replace_file(folder, file, text.as_bytes())
+    }
+}
+
+/// A configuration that is to be looked at, and served on some machines before it holds.
+///
+/// Whoever fills the store writes it again and again while it is proposed: one that is as it was
+/// for a while comes from nobody any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposed {
+    /// What is proposed.
+    pub given: Given,
+    /// Whether this machine is to serve by it.
+    pub is_on_trial: bool,
+}
+
+impl Proposed {
+    /// What is proposed in `folder`; none if nothing is.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not as [`Self::put`] writes it.
+    pub fn read(folder: &Path) -> io::Result<Option<Self>> {
+        Self::read_from(folder, PROPOSED)
+    }
+
+    fn read_from(folder: &Path, file: &str) -> io::Result<Option<Self>> {
+        let opened = match File::open(folder.join(file)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut text = String::new();
+        opened.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+        let no_number = || io::Error::new(io::ErrorKind::InvalidData, "its last line is missing");
+        let (before, last) = text.trim_end().rsplit_once('\n').ok_or_else(no_number)?;
+        let last = last.strip_prefix(NUMBER).ok_or_else(no_number)?;
+        let on_trial = last.strip_suffix(ON_TRIAL);
+        let number = on_trial.unwrap_or(last).parse().map_err(|_| no_number())?;
+        let (is_on_trial, len) = (on_trial.is_some(), before.len());
+        text.truncate(len);
+        Ok(Some(Self { given: Given { number, text }, is_on_trial }))
+    }
+
+    /// Writes it, in the place of what was proposed before.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn put(&self, folder: &Path) -> io::Result<()> {
+        let Self { given: Given { number, text }, is_on_trial } = self;
+        let on_trial = if *is_on_trial { ON_TRIAL } else { "" };
+        let text = format!("{text}\n{NUMBER}{number}{on_trial}\n");
+        replace_file(folder, PROPOSED, text.as_bytes())
+    }
+
+    /// Removes what was proposed.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn take_back(folder: &Path) -> io::Result<()> {
+        remove(folder, PROPOSED)
+    }
+}
+
+/// The number of a configuration that a process has begun to serve by, until it has done so for a
+/// while: who finds one when it starts knows with what the one before it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken(pub u64);
+
+impl Taken {
+    /// What was left in `folder`; none if the last process that began there went on.
+    #[must_use]
+    pub fn read(folder: &Path) -> Option<Self> {
+        let mut text = String::new();
+        File::open(folder.join(TAKEN))
+            .ok()?
+            .take(TAKEN_BYTES_MAX)
+            .read_to_string(&mut text)
+            .ok()?;
+        text.trim_end().parse().ok().map(Self)
+    }
+
+    /// Leaves it.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn leave(self, folder: &Path) -> io::Result<()> {
+        replace_file(folder, TAKEN, format!("{}\n", self.0).as_bytes())
+    }
+
+    /// Removes what was left.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn take_back(folder: &Path) -> io::Result<()> {
+        remove(folder, TAKEN)
+    }
+}
+
+fn remove(folder: &Path, file: &str) -> io::Result<()> {
+    match fs::remove_file(folder.join(file)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of a configuration that a fleet gives, at most.
+pub const GIVEN_BYTES_MAX: usize = 256 << 10;
+/// The file with the configuration that holds.
+pub const HELD: &str = "fleet.toml";
+/// The file with the one that is to be looked at.
+pub const PROPOSED: &str = "fleet-proposed.toml";
+/// The file with the one by which a process has served for a while.
+pub const SETTLED: &str = "fleet-settled.toml";
+
+const FILE_BYTES_MAX: u64 = GIVEN_BYTES_MAX as u64 + 64;
+/// What stands before the number, in the last line.
+const NUMBER: &str = "# sealane-fleet ";
+/// What stands behind it where a machine is to serve by what is proposed.
+const ON_TRIAL: &str = " on trial";
+/// The file with what a process has begun to serve by.
+const TAKEN: &str = "fleet-taken";
+const TAKEN_BYTES_MAX: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_lines_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        assert_eq!(
+            (Given::read(folder, HELD).unwrap(), Proposed::read(folder).unwrap()),
+            (None, None)
+        );
+        for text in ["", "a = 1", "a = 1\n", "# sealane-fleet 9", &"x".repeat(GIVEN_BYTES_MAX)] {
+            let given = Given { number: 7, text: text.to_owned() };
+            given.put(folder, HELD).unwrap();
+            assert_eq!(Given::read(folder, HELD).unwrap(), Some(given.clone()));
+            for is_on_trial in [true, false] {
+                let proposed = Proposed { given: given.clone(), is_on_trial };
+                proposed.put(folder).unwrap();
+                assert_eq!(Proposed::read(folder).unwrap(), Some(proposed));
+            }
+        }
+        Proposed::take_back(folder).unwrap();
+        Proposed::take_back(folder).unwrap();
+        assert_eq!(Proposed::read(folder).unwrap(), None);
+        fs::write(folder.join(HELD), "a = 1\n").unwrap();
+        assert!(Given::read(folder, HELD).is_err(), "somebody else wrote it");
+    }
+
+    #[test]
+    fn what_a_process_has_begun_is_known_to_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Taken::read(folder.path()), None);
+        let taken = Taken(7);
+        taken.leave(folder.path()).unwrap();
+        assert_eq!(Taken::read(folder.path()), Some(taken));
+        Taken::take_back(folder.path()).unwrap();
+        assert_eq!(Taken::read(folder.path()), None);
+        fs::write(folder.path().join(TAKEN), "nonsense").unwrap();
+        assert_eq!(Taken::read(folder.path()), None);
+    }
+}
