@@ -107,7 +107,7 @@ impl Answerer {
 }
 
 const ANSWER: &str = "fleet-answer";
-/// As many mistakes as people read.
+/// Bytes of an answer, at most: more mistakes than people read.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// The file that the process has locked which answers.
 const LOCK: &str = "fleet-lock";

@@ -72,7 +72,7 @@ impl Version {
 /// Why an entry is none of this fleet's configuration.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotOpened {
-    /// Its seal.
+    /// The seal.
     #[error(transparent)]
     Seal(#[from] UnsealError),
     /// What is sealed.

@@ -114,7 +114,7 @@ impl FleetTexts {
         if self.answerer.is_some() && !self.has_begun {
             self.has_begun = true;
             let settled = Given::read(store, SETTLED).ok().flatten().map(|given| given.number);
-            let taken = Taken::read(store).map(|Taken(number)| Some(number)).unwrap_or_default();
+            let taken = Taken::read(store).map(|Taken(number)| number);
             self.failed = taken.filter(|_| taken != settled && taken != current);
         }
         self.held.follow(&store.join(HELD), || Given::read(store, HELD))?;
@@ -345,8 +345,8 @@ impl Control {
         self.fleet.settled = None;
     }
 
-    /// What a reload would refuse with this text, as one of the file `name`: all of it is read and built, its addresses are
-    /// bound, and nothing is published.
+    /// What a reload would refuse with this text, as one of the file `name`: all of it is read and
+    /// built, its addresses are bound, and nothing is published.
     fn wrong_with(&mut self, name: &'static str, given: &Given) -> Vec<String> {
         let Some(file) = self.source.file() else { return Vec::new() };
         let text = FleetText::This(name, Some(given.clone()));
