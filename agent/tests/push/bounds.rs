@@ -59,6 +59,19 @@ fn a_hundred_at_once_are_all_answered() {
     }
 }
 
+/// The others end when they have not asked in time.
+#[test]
+fn whoever_has_all_its_connections_is_answered_on_the_next_once_one_ends() {
+    let site = Site::start(ROLES);
+    site.client("good.test");
+    let mut held: Vec<_> = (0..16).map(|_| connect(&site, "good.test")).collect();
+    for stream in &mut held {
+        stream.write_all(b"GET /certificates HTTP/1.1\r\n").unwrap();
+    }
+    let said = site.curl(Some("good.test"), &[], "/certificates");
+    assert_eq!(said.status, 200, "{said:?}");
+}
+
 #[test]
 fn heads_that_are_too_slow_or_too_large_end_and_so_does_what_is_no_http() {
     let site = Site::start(ROLES);
