@@ -218,7 +218,7 @@ mod tests {
     fn locks_of_a_file_stay_when_it_is_shared() {
         let place = tempfile::tempdir().unwrap();
         let folder = folder_of_mode(place.path(), 0o2770);
-        let file = fs::File::create(folder.join("lock.mdb")).unwrap();
+        let file = File::create(folder.join("lock.mdb")).unwrap();
         file.set_permissions(Permissions::from_mode(0o600)).unwrap();
         rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
         let number = format!(":{} ", file.metadata().unwrap().ino());

@@ -29,8 +29,8 @@ pub(crate) struct Configured {
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) told: Configured,
-    /// The revision of the cluster at which it said so.
-    pub(super) told_at: i64,
+    /// The revision of the cluster at which it was put there.
+    pub(super) put_at: i64,
 }
 
 /// What is to be done next.
@@ -126,7 +126,7 @@ impl Rollout {
                 }
                 // A machine is known by its last word for a while after it is gone.
                 let after = *self.said_after.get_or_insert(revision);
-                let has_said = |one: &Machine| one.told_at > after;
+                let has_said = |one: &Machine| one.put_at > after;
                 if let Some(step) = self.wait(&of_first, at, "say so still", has_said) {
                     return step;
                 }
@@ -190,12 +190,12 @@ mod tests {
     fn machine(name: &str, holds: u64, checked: u64, refusal: &str) -> Machine {
         let refusal = refusal.to_owned();
         let told = Configured { holds, checked, refusal, ..Configured::default() };
-        Machine { name: name.to_owned(), told, told_at: 0 }
+        Machine { name: name.to_owned(), told, put_at: 0 }
     }
 
     /// What was said at this revision.
-    fn said_at(machines: &[Machine], told_at: i64) -> Vec<Machine> {
-        machines.iter().map(|one| Machine { told_at, ..one.clone() }).collect()
+    fn said_at(machines: &[Machine], put_at: i64) -> Vec<Machine> {
+        machines.iter().map(|one| Machine { put_at, ..one.clone() }).collect()
     }
 
     fn s(seconds: u64) -> Duration {

@@ -166,6 +166,28 @@ fn contradictions_of_the_admin_address() {
 }
 
 #[test]
+fn what_is_on_demand_has_one_store_with_room_for_a_socket() {
+    let listener = |lines: &str| format!("{LISTENER}{lines}\n");
+    for (text, expected) in [
+        (listener("on_demand = true"), "on_demand: means nothing without a certificate store"),
+        (
+            LISTENER.replace("certs", "store:one")
+                + "on_demand = true\n"
+                + &LISTENER.replace("certs", "store:two").replace("443", "444")
+                + "on_demand = true",
+            "listener[1].on_demand: line 5 has it with another store, and the names of all go to",
+        ),
+        (
+            LISTENER.replace("certs", &format!("store:/{}", "x".repeat(96))) + "on_demand = true",
+            "names.sock is where names are told, and has 108 bytes; choose a store whose socket",
+        ),
+    ] {
+        let mistakes = parse(&text).unwrap_err().to_string();
+        assert!(mistakes.contains(expected), "{text}\n{mistakes}");
+    }
+}
+
+#[test]
 fn contradictions() {
     let with = |lines: &str| format!("{lines}\n{LISTENER}");
     let listener = |lines: &str| format!("{LISTENER}{lines}\n");
@@ -194,18 +216,6 @@ fn contradictions() {
         (with("[limits]\nlisteners = 1") + LISTENER, "the list has 2 elements; write at most 1"),
         (listener(LISTENER), "already the address of the listener in line 1"),
         (listener("addresses = [\"127.0.0.1:1\"]"), "both address and addresses"),
-        (listener("on_demand = true"), "on_demand: means nothing without a certificate store"),
-        (
-            LISTENER.replace("certs", "store:one")
-                + "on_demand = true\n"
-                + &LISTENER.replace("certs", "store:two").replace("443", "444")
-                + "on_demand = true",
-            "listener[1].on_demand: line 5 has it with another store, and the names of all go to",
-        ),
-        (
-            LISTENER.replace("certs", &format!("store:/{}", "x".repeat(96))) + "on_demand = true",
-            "names.sock is where names are told, and has 108 bytes; choose a store whose socket",
-        ),
         (
             listener("default_certificate = \"a.example\"\nunknown_names = \"refuse\""),
             "never served where unknown names are refused",
