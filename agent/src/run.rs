@@ -188,7 +188,7 @@ fn fleet_status(file: &Path, is_json: bool) -> Result<(), End> {
     let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
     let statuses = runtime.block_on(fleet::statuses(&etcd, &fleet.prefix));
-    let statuses = statuses.map_err(End::failed)?.machines;
+    let statuses = statuses.map_err(End::failed)?;
     let text = match is_json {
         true => serde_json::to_string_pretty(&statuses).map_err(End::failed)? + "\n",
         false => fleet::table(&statuses),

@@ -19,6 +19,8 @@ pub struct Answer {
     pub refusal: String,
     /// The process that says so, told from those before it.
     pub process: u64,
+    /// How often it has looked since while what it serves is on trial: who counts on is not stuck.
+    pub beat: u64,
 }
 
 impl Answer {
@@ -37,8 +39,8 @@ impl Answer {
         let (numbers, refusal) = text.split_once('\n')?;
         let mut numbers = numbers.split(' ').map(str::parse);
         let mut number = || numbers.next()?.ok();
-        let (holds, checked, process) = (number()?, number()?, number()?);
-        Some(Self { holds, checked, refusal: refusal.to_owned(), process })
+        let (holds, checked, process, beat) = (number()?, number()?, number()?, number()?);
+        Some(Self { holds, checked, refusal: refusal.to_owned(), process, beat })
     }
 
     /// Whether the configuration `number` is in order where this was said; none if it was not
@@ -99,8 +101,8 @@ impl Answerer {
     /// # Errors
     /// The folder cannot be written.
     pub fn leave(&self, answer: &Answer) -> io::Result<()> {
-        let Answer { holds, checked, refusal, process } = answer;
-        let mut text = format!("{holds} {checked} {process}\n{refusal}");
+        let Answer { holds, checked, refusal, process, beat } = answer;
+        let mut text = format!("{holds} {checked} {process} {beat}\n{refusal}");
         text.truncate(text.floor_char_boundary(ANSWER_BYTES_MAX));
         replace_file(&self.folder, ANSWER, text.as_bytes())
     }
@@ -123,7 +125,8 @@ mod tests {
         assert_eq!(Answer::read(folder), None);
         let answerer = Answerer::of(folder).unwrap().unwrap();
         assert_eq!(Answer::read(folder), None, "nothing was said yet");
-        let answer = Answer { holds: 3, checked: 5, refusal: "a\nb".to_owned(), process: 9 };
+        let answer =
+            Answer { holds: 3, checked: 5, refusal: "a\nb".to_owned(), process: 9, beat: 4 };
         answerer.leave(&answer).unwrap();
         assert_eq!(Answer::read(folder), Some(answer.clone()));
         assert_eq!([3, 5].map(|number| answer.accepts(number)), [None, Some(false)]);

@@ -266,7 +266,7 @@ impl Fleet {
         let all = async {
             loop {
                 if let Ok(statuses) = statuses(&self.etcd, self.places.all()).await
-                    && statuses.machines.iter().all(|status| status.revision >= revision)
+                    && statuses.iter().all(|status| status.revision >= revision)
                 {
                     return;
                 }

@@ -104,8 +104,6 @@ struct There {
 pub(super) struct Heard {
     holds: There,
     proposed: There,
-    /// Whether this machine serves by what is proposed.
-    pub(super) is_on_trial: bool,
     /// The number of what was proposed last, as this machine remembers it.
     pub(super) last: u64,
     /// Whether what holds was put again because an older key had sealed it.
@@ -243,10 +241,7 @@ impl Fleet {
             taking.memory.keep(&self.store)?;
         }
         let is_on_trial = taking.proposed.as_ref().is_some_and(|proposed| proposed.is_on_trial);
-        {
-            let mut heard = self.configuration.borrow_mut();
-            (heard.is_on_trial, heard.last) = (is_on_trial, taking.memory.proposed);
-        }
+        self.configuration.borrow_mut().last = taking.memory.proposed;
         // One that cannot be read is replaced.
         let held = Given::read(folder, HELD).ok().flatten();
         if let Some(given) = taking.held.as_ref().filter(|given| held.as_ref() != Some(given)) {

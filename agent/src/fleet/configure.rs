@@ -99,7 +99,7 @@ impl<'c> Proposal<'c> {
         let mut holds = holding_now(entry.as_ref(), keys)?;
         let told = statuses(etcd, &settings.prefix).await.map_err(failed)?;
         // Above all that a machine has seen: one that has seen more takes nothing with less.
-        let seen = told.machines.iter().filter_map(Status::configured).map(|one| one.told.last);
+        let seen = told.iter().filter_map(Status::configured).map(|one| one.told.last);
         let seen = seen.filter(|last| *last < NUMBER_MAX).max().unwrap_or(0);
         let number = holds.number.max(holds.last).max(seen) + 1;
         holds.last = number;
@@ -118,7 +118,7 @@ impl<'c> Proposal<'c> {
             ));
         };
         say(&format!("configuration {number} is proposed to all machines"));
-        let others = told.machines.iter().filter(|one| one.configured().is_none());
+        let others = told.iter().filter(|one| one.configured().is_none());
         let others: Vec<String> = others.map(Status::name).collect();
         if !others.is_empty() {
             let others = others.join(", ");
@@ -137,9 +137,8 @@ impl<'c> Proposal<'c> {
         loop {
             let told = statuses(self.etcd, &settings.prefix).await;
             let told = told.map_err(|error| error.to_string())?;
-            let machines = told.machines.iter().filter_map(Status::configured);
-            let machines: Vec<Machine> = machines.collect();
-            match rollout.step(&machines, told.revision, begun.elapsed()) {
+            let machines: Vec<Machine> = told.iter().filter_map(Status::configured).collect();
+            match rollout.step(&machines, begun.elapsed()) {
                 Step::Wait(text) => {
                     // Seconds that are left are no news.
                     let news = text.split(';').next().unwrap_or_default();

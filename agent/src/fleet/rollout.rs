@@ -1,6 +1,7 @@
 //! How a configuration comes to a fleet, by what machines tell: [`Rollout`]. It asks nobody and
 //! knows no clock.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sealane_operator::value;
@@ -19,6 +20,9 @@ pub(crate) struct Configured {
     /// The process that serves, told from those before it.
     #[serde(default)]
     pub(super) process: u64,
+    /// How often that has looked while what it serves is on trial.
+    #[serde(default)]
+    pub(super) beat: u64,
     /// The number of what was proposed last, as it remembers.
     #[serde(default)]
     pub(super) last: u64,
@@ -29,8 +33,6 @@ pub(crate) struct Configured {
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) told: Configured,
-    /// The revision of the cluster at which it was put there.
-    pub(super) put_at: i64,
 }
 
 /// What is to be done next.
@@ -58,8 +60,8 @@ pub(super) struct Rollout {
     /// When the stage began, and since when all of it is as it should be.
     began: Duration,
     well_since: Option<Duration>,
-    /// After which revision the first machines have to say once more that all is well.
-    said_after: Option<i64>,
+    /// What each first machine has counted by then, which it has to count on from.
+    counted: Option<HashMap<String, u64>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,16 +79,16 @@ impl Rollout {
     pub(super) fn new(number: u64, first_count: usize) -> Self {
         let began = Duration::ZERO;
         let stage = Stage::Check;
-        Self { number, first_count, stage, began, well_since: None, said_after: None }
+        Self { number, first_count, stage, began, well_since: None, counted: None }
     }
 
-    /// What follows from what machines tell, as it is at this revision of the cluster, so long
-    /// after it was proposed. After [`Step::First`] and [`Step::All`] that counts as done.
-    pub(super) fn step(&mut self, machines: &[Machine], revision: i64, at: Duration) -> Step {
+    /// What follows from what machines tell, so long after it was proposed. After
+    /// [`Step::First`] and [`Step::All`] that counts as done.
+    pub(super) fn step(&mut self, machines: &[Machine], at: Duration) -> Step {
         let number = self.number;
         let refused =
             machines.iter().find(|one| one.told.checked == number && !one.told.refusal.is_empty());
-        if let Some(Machine { name, told, .. }) = refused {
+        if let Some(Machine { name, told }) = refused {
             return Step::Stop(format!("{name} refuses it:\n{}", told.refusal));
         }
         match &self.stage {
@@ -117,7 +119,7 @@ impl Rollout {
                 }
                 let holds = |one: &Machine| one.told.holds == number;
                 if let Some(step) = self.wait(&of_first, at, "serve by it", holds) {
-                    (self.well_since, self.said_after) = (None, None);
+                    (self.well_since, self.counted) = (None, None);
                     return step;
                 }
                 let since = *self.well_since.get_or_insert(at);
@@ -125,9 +127,14 @@ impl Rollout {
                     return Step::Wait(format!("{} serve by it first", of_first.len()));
                 }
                 // A machine is known by its last word for a while after it is gone.
-                let after = *self.said_after.get_or_insert(revision);
-                let has_said = |one: &Machine| one.put_at > after;
-                if let Some(step) = self.wait(&of_first, at, "say so still", has_said) {
+                let beat = |one: &Machine| (one.name.clone(), one.told.beat);
+                let counted =
+                    self.counted.get_or_insert_with(|| of_first.iter().map(beat).collect());
+                let counted = counted.clone();
+                let counts_on = |one: &Machine| {
+                    counted.get(&one.name).is_some_and(|then| one.told.beat > *then)
+                };
+                if let Some(step) = self.wait(&of_first, at, "say so still", counts_on) {
                     return step;
                 }
                 self.enter(Stage::All, at);
@@ -172,7 +179,7 @@ impl Rollout {
 
     fn enter(&mut self, stage: Stage, at: Duration) {
         (self.stage, self.began) = (stage, at);
-        (self.well_since, self.said_after) = (None, None);
+        (self.well_since, self.counted) = (None, None);
     }
 }
 
@@ -190,12 +197,16 @@ mod tests {
     fn machine(name: &str, holds: u64, checked: u64, refusal: &str) -> Machine {
         let refusal = refusal.to_owned();
         let told = Configured { holds, checked, refusal, ..Configured::default() };
-        Machine { name: name.to_owned(), told, put_at: 0 }
+        Machine { name: name.to_owned(), told }
     }
 
-    /// What was said at this revision.
-    fn said_at(machines: &[Machine], put_at: i64) -> Vec<Machine> {
-        machines.iter().map(|one| Machine { put_at, ..one.clone() }).collect()
+    /// The same, with this beat.
+    fn counting(machines: &[Machine], beat: u64) -> Vec<Machine> {
+        let beating = |one: &Machine| {
+            let told = Configured { beat, ..one.told.clone() };
+            Machine { told, ..one.clone() }
+        };
+        machines.iter().map(beating).collect()
     }
 
     fn s(seconds: u64) -> Duration {
@@ -214,22 +225,22 @@ mod tests {
     fn it_is_looked_at_by_all_then_holds_on_the_first_and_then_on_all() {
         let mut rollout = Rollout::new(9, 1);
         let old = [machine("a", 5, 5, ""), machine("b", 5, 0, ""), machine("c", 5, 9, "")];
-        waits(&rollout.step(&old, 1, s(1)), "1 of 3 machines have found it in order; 119s left");
+        waits(&rollout.step(&old, s(1)), "1 of 3 machines have found it in order; 119s left");
         let looked = ["a", "b", "c"].map(|name| machine(name, 5, 9, ""));
-        assert_eq!(rollout.step(&looked, 1, s(2)), Step::First(vec!["a".into()]));
-        waits(&rollout.step(&looked, 1, s(3)), "0 of 1 machines serve by it");
+        assert_eq!(rollout.step(&looked, s(2)), Step::First(vec!["a".into()]));
+        waits(&rollout.step(&looked, s(3)), "0 of 1 machines serve by it");
         let first = [machine("a", 9, 9, ""), looked[1].clone(), looked[2].clone()];
-        waits(&rollout.step(&first, 1, s(4)), "1 serve by it first");
-        waits(&rollout.step(&looked, 1, s(5)), "0 of 1");
-        waits(&rollout.step(&first, 1, s(6)), "1 serve by it first");
-        waits(&rollout.step(&first, 1, s(11)), "1 serve by it first");
+        waits(&rollout.step(&first, s(4)), "1 serve by it first");
+        waits(&rollout.step(&looked, s(5)), "0 of 1");
+        waits(&rollout.step(&first, s(6)), "1 serve by it first");
+        waits(&rollout.step(&first, s(11)), "1 serve by it first");
         // Six seconds on end; but it may be gone, and this be what it said last.
-        waits(&rollout.step(&said_at(&first, 7), 7, s(12)), "0 of 1 machines say so still");
-        waits(&rollout.step(&said_at(&first, 7), 8, s(13)), "0 of 1 machines say so still");
-        assert_eq!(rollout.step(&said_at(&first, 8), 8, s(14)), Step::All);
-        waits(&rollout.step(&first, 9, s(15)), "1 of 3 machines serve by it");
+        waits(&rollout.step(&counting(&first, 7), s(12)), "0 of 1 machines say so still");
+        waits(&rollout.step(&counting(&first, 7), s(13)), "0 of 1 machines say so still");
+        assert_eq!(rollout.step(&counting(&first, 8), s(14)), Step::All);
+        waits(&rollout.step(&first, s(15)), "1 of 3 machines serve by it");
         let all = ["a", "b"].map(|name| machine(name, 9, 9, ""));
-        assert_eq!(rollout.step(&all, 9, s(16)), Step::Done);
+        assert_eq!(rollout.step(&all, s(16)), Step::Done);
     }
 
     #[test]
@@ -237,35 +248,35 @@ mod tests {
         let looked = ["a", "b"].map(|name| machine(name, 5, 9, ""));
         let refused = [looked[0].clone(), machine("b", 5, 9, "x.toml:3:1: no")];
         let mut rollout = Rollout::new(9, 5);
-        stops(&rollout.step(&refused, 1, s(1)), "b refuses it:\nx.toml:3:1: no");
+        stops(&rollout.step(&refused, s(1)), "b refuses it:\nx.toml:3:1: no");
         let old = [machine("b", 5, 8, "of another"), machine("a", 5, 9, "")];
-        waits(&rollout.step(&old, 1, s(1)), "1 of 2");
-        assert_eq!(rollout.step(&looked, 1, s(2)), Step::First(vec!["a".into(), "b".into()]));
-        stops(&rollout.step(&refused, 1, s(3)), "b refuses it");
-        stops(&rollout.step(&looked[..1], 1, s(3)), "b, on which it held first, has gone");
+        waits(&rollout.step(&old, s(1)), "1 of 2");
+        assert_eq!(rollout.step(&looked, s(2)), Step::First(vec!["a".into(), "b".into()]));
+        stops(&rollout.step(&refused, s(3)), "b refuses it");
+        stops(&rollout.step(&looked[..1], s(3)), "b, on which it held first, has gone");
     }
 
     #[test]
     fn who_was_started_anew_while_it_held_first_ends_it() {
         let mut rollout = Rollout::new(9, 1);
-        assert_eq!(rollout.step(&[machine("a", 5, 9, "")], 1, s(1)), Step::First(vec!["a".into()]));
+        assert_eq!(rollout.step(&[machine("a", 5, 9, "")], s(1)), Step::First(vec!["a".into()]));
         let mut one = machine("a", 9, 9, "");
-        waits(&rollout.step(&[one.clone()], 1, s(2)), "1 serve by it first");
+        waits(&rollout.step(&[one.clone()], s(2)), "1 serve by it first");
         one.told.process = 1;
-        stops(&rollout.step(&[one], 1, s(3)), "sealane serve on a, on which it held first");
+        stops(&rollout.step(&[one], s(3)), "sealane serve on a, on which it held first");
     }
 
     #[test]
     fn who_does_not_answer_in_time_is_named() {
         let mut rollout = Rollout::new(9, 1);
-        waits(&rollout.step(&[], 1, s(119)), "0 of 0 machines");
-        stops(&rollout.step(&[], 1, s(120)), "no machine that is there takes what the fleet gives");
+        waits(&rollout.step(&[], s(119)), "0 of 0 machines");
+        stops(&rollout.step(&[], s(120)), "no machine that is there takes what the fleet gives");
         let one = [machine("a", 5, 9, ""), machine("b", 5, 5, "")];
-        let said = rollout.step(&one, 1, s(120));
+        let said = rollout.step(&one, s(120));
         stops(&said, "1 of 2 machines have found it in order, and not b");
         let looked = ["a", "b"].map(|name| machine(name, 5, 9, ""));
-        rollout.step(&looked, 1, s(121));
-        waits(&rollout.step(&looked, 1, s(240)), "0 of 1");
-        stops(&rollout.step(&looked, 1, s(241)), "0 of 1 machines serve by it, and not a");
+        rollout.step(&looked, s(121));
+        waits(&rollout.step(&looked, s(240)), "0 of 1");
+        stops(&rollout.step(&looked, s(241)), "0 of 1 machines serve by it, and not a");
     }
 }

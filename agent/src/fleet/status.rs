@@ -41,10 +41,7 @@ impl Reported {
         let soonest = fleet.store.store().by_expiry(None, 1);
         let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
         let answer = Answer::read(fleet.store.store().path());
-        let (is_on_trial, last) = {
-            let heard = fleet.configuration.borrow();
-            (heard.is_on_trial, heard.last)
-        };
+        let last = fleet.configuration.borrow().last;
         let configured = answer.map(|answer| shortened(answer, last));
         let mut status = Status {
             certificates,
@@ -58,13 +55,11 @@ impl Reported {
             // That it goes on is no news.
             told_s: self.told.as_ref().and_then(|(_, told)| told.told_s),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            put_at: 0,
         };
         let is_due = match &self.told {
             Some((at, told)) => {
                 let is_news = *told != status && (is_urgent || at.elapsed() > NEWS_EVERY);
-                // Whoever watches a trial waits for the next word, whatever it is.
-                is_news || at.elapsed() > if is_on_trial { NEWS_EVERY } else { EVERY }
+                is_news || at.elapsed() > EVERY
             }
             None => true,
         };
@@ -106,15 +101,6 @@ pub(crate) struct Status {
     #[serde(default)]
     told_s: Option<i64>,
     version: String,
-    /// The revision of the cluster at which it was put there.
-    #[serde(skip)]
-    put_at: i64,
-}
-
-/// How machines are, and at which revision of the cluster.
-pub(crate) struct Statuses {
-    pub(crate) machines: Vec<Status>,
-    pub(super) revision: i64,
 }
 
 impl Status {
@@ -128,16 +114,16 @@ impl Status {
         let told = self.configuration.as_ref()?;
         let refusal: Vec<_> = told.refusal.lines().map(plain).collect();
         let told = Configured { refusal: refusal.join("\n"), ..*told };
-        Some(Machine { name: self.name(), told, put_at: self.put_at })
+        Some(Machine { name: self.name(), told })
     }
 }
 
 /// What is told of an answer, in which a stranger may read, by a machine that has seen what was
 /// proposed up to the number `last`.
 fn shortened(answer: Answer, last: u64) -> Configured {
-    let Answer { holds, checked, mut refusal, process } = answer;
+    let Answer { holds, checked, mut refusal, process, beat } = answer;
     refusal.truncate(refusal.floor_char_boundary(REFUSAL_BYTES_MAX));
-    Configured { holds, checked, refusal, process, last }
+    Configured { holds, checked, refusal, process, beat, last }
 }
 
 /// By how many seconds this machine's clock is ahead of the one of whoever told a status just now.
@@ -150,20 +136,18 @@ pub(super) fn ahead_s(status: &[u8]) -> Option<i64> {
 ///
 /// # Errors
 /// The cluster does not answer as it should.
-pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Statuses, EtcdError> {
-    let (prefix, mut after) = (Places::below(prefix).statuses(), None::<String>);
-    let mut all = Statuses { machines: Vec::new(), revision: 0 };
+pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, EtcdError> {
+    let (prefix, mut after, mut revision) = (Places::below(prefix).statuses(), None::<String>, 0);
+    let mut all = Vec::new();
     loop {
-        let page = etcd.page(&prefix, after.as_deref(), all.revision).await?;
-        if all.revision == 0 {
-            all.revision = page.revision;
+        let page = etcd.page(&prefix, after.as_deref(), revision).await?;
+        if revision == 0 {
+            revision = page.revision;
         }
-        all.machines.extend(page.entries.iter().filter_map(|entry| {
-            let status: Status = serde_json::from_slice(&entry.value).ok()?;
-            Some(Status { put_at: entry.mod_revision, ..status })
-        }));
+        let each = page.entries.iter();
+        all.extend(each.filter_map(|entry| serde_json::from_slice(&entry.value).ok()));
         after = page.entries.into_iter().next_back().map(|entry| entry.key);
-        if !page.has_more || after.is_none() || all.machines.len() >= MACHINES_MAX {
+        if !page.has_more || after.is_none() || all.len() >= MACHINES_MAX {
             return Ok(all);
         }
     }
@@ -205,7 +189,7 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             one.configuration.as_ref().map_or("-".to_owned(), |told| told.holds.to_string())
         );
     }
-    for Machine { name, told, .. } in statuses.iter().filter_map(Status::configured) {
+    for Machine { name, told } in statuses.iter().filter_map(Status::configured) {
         if !told.refusal.is_empty() {
             let (number, refusal) = (told.checked, told.refusal.replace('\n', "\n  "));
             text += &format!("{name} refuses configuration {number}:\n  {refusal}\n");

@@ -322,7 +322,7 @@ fn machines_are_told_of_however_many_they_are() {
             let place = fleet.places.status(&format!("m{number:04}"));
             made_up.put_unheard(&place, status_text(number, 0).as_bytes());
         }
-        let all = statuses(&fleet.etcd, "/sealane/").await.unwrap().machines;
+        let all = statuses(&fleet.etcd, "/sealane/").await.unwrap();
         assert_eq!(all.len(), 1_200);
         let asked = made_up.asked("kv/range");
         assert_eq!(asked.len(), 2);
@@ -346,7 +346,7 @@ fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
             put(2, second);
             drop(Replica::listed(fleet, &|_| ()).await.unwrap());
             status::Reported::default().renew(fleet, 0, false).await.unwrap();
-            let all = statuses(&fleet.etcd, "/sealane/").await.unwrap().machines;
+            let all = statuses(&fleet.etcd, "/sealane/").await.unwrap();
             let this = serde_json::to_value(&all[0]).unwrap();
             assert_eq!(this["machine"], "m0");
             is_told.push(this["is_clock_ahead"] == true);

@@ -159,7 +159,9 @@ impl FleetTexts {
         let (checked, refusal) =
             self.refusal().map_or((0, ""), |(given, refusal)| (given.number, refusal));
         let (refusal, process) = (refusal.to_owned(), self.process);
-        let answer = Answer { holds: number, checked, refusal, process };
+        let told = self.told.as_ref().map_or(0, |told| told.beat);
+        let beat = told + u64::from(self.before_trial.is_some());
+        let answer = Answer { holds: number, checked, refusal, process, beat };
         let Some(answerer) = &self.answerer else { return Ok(()) };
         if self.told.as_ref() != Some(&answer) {
             answerer.leave(&answer)?;
