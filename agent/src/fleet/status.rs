@@ -157,7 +157,7 @@ pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, E
 pub(crate) fn table(statuses: &[Status]) -> String {
     let now_s = now_s();
     let mut text = format!(
-        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6} {:>13}\n",
+        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>13} {:>6}\n",
         "MACHINE",
         "VERSION",
         "CERTIFICATES",
@@ -165,8 +165,8 @@ pub(crate) fn table(statuses: &[Status]) -> String {
         "REVISION",
         "NOT TAKEN",
         "FIRST ENDS",
-        "CLOCK",
-        "CONFIGURATION"
+        "CONFIGURATION",
+        "CLOCK"
     );
     for one in statuses {
         let ends = one.soonest_end_s.map_or("-".to_owned(), |end| {
@@ -177,7 +177,7 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             }
         });
         text += &format!(
-            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6} {:>13}\n",
+            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>13} {:>6}\n",
             plain(&one.machine),
             plain(&one.version),
             one.certificates,
@@ -185,8 +185,8 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             one.revision,
             one.not_taken,
             ends,
-            clock_text(one.told_s.map(|told_s| told_s.saturating_sub(now_s))),
-            one.configuration.as_ref().map_or("-".to_owned(), |told| told.holds.to_string())
+            one.configuration.as_ref().map_or("-".to_owned(), |told| told.holds.to_string()),
+            clock_text(one.told_s.map(|told_s| told_s.saturating_sub(now_s)))
         );
     }
     for Machine { name, told } in statuses.iter().filter_map(Status::configured) {
