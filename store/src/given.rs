@@ -30,6 +30,21 @@ impl Given {
         Ok(Proposed::read_from(folder, file)?.map(|proposed| proposed.given))
     }
 
+    /// Has the folder `to` know what the folder `from` does of texts that were taken: one comes in
+    /// the place of the other.
+    ///
+    /// # Errors
+    /// The folder `to` cannot be written.
+    pub fn carry_over(from: &Path, to: &Path) -> io::Result<()> {
+        for file in [HELD, SETTLED] {
+            // What cannot be read is nothing to anybody there either.
+            if let Ok(Some(given)) = Self::read(from, file) {
+                given.put(to, file)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes it whole, in the place of what is there. The number stands behind the text, so that
     /// lines are those of who wrote it.
     ///

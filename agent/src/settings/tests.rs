@@ -75,7 +75,8 @@ fn the_example_is_in_order_and_says_every_key() {
     let from = GOOD.find("[[certificate]]").unwrap();
     let least = "[on_demand]\nask = \"http://127.0.0.1:5555/ask\"\nchallenge = \"tls-alpn-01\"\n";
     let settings = parse(&(GOOD[..from].to_owned() + least)).unwrap();
-    assert_eq!((settings.on_demand, settings.certificates), (Some(on_demand), Vec::new()));
+    let by_its_store = OnDemandSettings { admin: vec!["/e/store/names.sock".into()], ..on_demand };
+    assert_eq!((settings.on_demand, settings.certificates), (Some(by_its_store), Vec::new()));
 }
 
 /// The example with each key that is commented out and each table.

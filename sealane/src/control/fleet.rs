@@ -52,6 +52,7 @@ pub(super) struct FleetTexts {
     taken_at: Option<Instant>,
     /// What is wrong with the folder, as it was said.
     problem: Option<String>,
+    is_leaving: bool,
 }
 
 impl Default for FleetTexts {
@@ -71,6 +72,7 @@ impl Default for FleetTexts {
             before_trial: None,
             taken_at: None,
             problem: None,
+            is_leaving: false,
         }
     }
 }
@@ -87,8 +89,9 @@ impl FleetTexts {
         self.look_again();
     }
 
-    /// The process ends, as it was told: by no fault of a text.
+    /// The process ends, as it was told: by no fault of a text. Who comes next may answer.
     pub(super) fn leave(&mut self) {
+        self.is_leaving = true;
         if let Some(answerer) = self.answerer.take()
             && self.taken_at.take().is_some()
         {
@@ -127,7 +130,9 @@ impl FleetTexts {
             proposed.is_on_trial
                 && self.answerer.is_some()
                 && self.proposed.since.is_some_and(|at| at.elapsed() < PROPOSED_TIME)
-                && self.is_in_order(&proposed.given)
+                // What is served is looked at again after a reload, and served meanwhile.
+                && (self.is_in_order(&proposed.given)
+                    || !self.is_judged(&proposed.given) && current == Some(&proposed.given))
         });
         if let Some(trial) = trial {
             return Some((Some(trial.given.clone()), true));
@@ -144,9 +149,14 @@ impl FleetTexts {
         (settled.is_some() || is_on_trial).then_some((settled, false))
     }
 
-    /// Whether what was looked at last is this, and nothing is wrong with it.
+    /// Whether this is what was looked at last.
+    fn is_judged(&self, given: &Given) -> bool {
+        self.judged.as_ref().is_some_and(|(it, _)| it == given)
+    }
+
+    /// The same, and nothing is wrong with it.
     fn is_in_order(&self, given: &Given) -> bool {
-        self.judged.as_ref().is_some_and(|(it, refusal)| it == given && refusal.is_empty())
+        self.is_judged(given) && self.judged.as_ref().is_some_and(|(_, wrong)| wrong.is_empty())
     }
 
     fn refusal(&self) -> Option<&(Given, String)> {
@@ -175,9 +185,14 @@ impl Control {
     /// Looks at what a fleet gives to this machine and proposes to it, where its configuration
     /// includes that.
     pub(super) fn look_after_fleet(&mut self) {
+        if self.fleet.is_leaving {
+            return;
+        }
         let Some(FromFleet { store, .. }) = &self.config.fleet else {
-            if self.fleet.answerer.is_some() {
+            if self.fleet.has_begun {
+                self.fleet.leave();
                 self.fleet = FleetTexts::default();
+                self.state.lock().fleet_refused = None;
             }
             return;
         };
@@ -200,15 +215,17 @@ impl Control {
 
     fn follow_fleet(&mut self, store: &Path) -> io::Result<()> {
         let current = self.given().map(|given| given.number);
-        self.fleet.follow(store, current)?;
-        self.settle(store)?;
-        self.look_at_proposed(store)?;
-        self.take_what_is_meant(store)?;
+        // What fails of it keeps nothing else from being done: a trial ends on a full disk too.
+        let followed = self.fleet.follow(store, current);
+        let settled = self.settle(store);
+        let looked = self.look_at_proposed(store);
+        let taken = self.take_what_is_meant(store);
         let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
         // Before it is answered: whoever reads that may ask.
         self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
         let number = self.given().map_or(0, |given| given.number);
-        self.fleet.tell(number)
+        let told = self.fleet.tell(number);
+        followed.and(settled).and(looked).and(taken).and(told)
     }
 
     /// The fleet's text that is served.
@@ -244,7 +261,7 @@ impl Control {
     /// Looks at the text that is proposed, once.
     fn look_at_proposed(&mut self, store: &Path) -> io::Result<()> {
         let Some(Proposed { given, .. }) = &self.fleet.proposed.content else { return Ok(()) };
-        let is_judged = self.fleet.judged.as_ref().is_some_and(|(judged, _)| judged == given);
+        let is_judged = self.fleet.is_judged(given);
         // One at a time: the next process is to know which one this ended with.
         if is_judged || self.fleet.answerer.is_none() || self.fleet.taken_at.is_some() {
             return Ok(());
@@ -310,7 +327,11 @@ impl Control {
         let settled = Given::read(store, SETTLED).ok().flatten();
         let is_new = given.is_some() && settled.as_ref() != given;
         if let Some(given) = given.filter(|_| is_new) {
-            Taken(given.number).leave(store)?;
+            let marked = Taken(given.number).leave(store);
+            // What ends a trial is taken in any case.
+            if self.fleet.before_trial.is_none() {
+                marked?;
+            }
         }
         let unknown = given.filter(|given| !self.fleet.is_in_order(given)).cloned();
         let mut wrong = unknown.map(|given| self.wrong_with(HELD, &given)).unwrap_or_default();
@@ -322,7 +343,8 @@ impl Control {
                 self.fleet.settled = None;
                 self.fleet.taken_at = Some(Instant::now());
             }
-            false if is_new => self.fleet.unmark(store)?,
+            // If that fails, a later start leaves out what was refused here.
+            false if is_new => drop(self.fleet.unmark(store)),
             false => {}
         }
         Ok(wrong.join("\n"))
@@ -387,7 +409,12 @@ pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
     let Some(FromFleet { store, .. }) = &own.fleet else { return own };
     let settled = match Given::read(store, SETTLED) {
         Ok(Some(settled)) => settled,
-        Ok(None) => return own,
+        Ok(None) => {
+            let text =
+                "nothing of a fleet's was served here before; it is once the agent brings it";
+            say(&format!("include: store:{}: {text}", store.display()));
+            return own;
+        }
         Err(error) => {
             let path = store.join(SETTLED);
             let text = format!("{}: {error}; nothing of a fleet's is served yet", path.display());
