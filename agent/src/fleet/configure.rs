@@ -37,19 +37,19 @@ pub(crate) async fn configure(
         return Ok(());
     };
     // The answer to the change that lets it hold may have been lost.
-    let held = match proposal.holds {
-        true => Ok(Some(number)),
+    let is_ours = |held: Version| held.number == number && held.text == proposal.version.text;
+    let holds = match proposal.holds {
+        true => Ok(true),
         false => etcd.get(&proposal.places.holds()).await.map(|entry| {
-            let version = entry.and_then(|entry| Version::open(&entry, keys).ok());
-            version.map(|version| version.number)
+            entry.and_then(|entry| Version::open(&entry, keys).ok()).is_some_and(is_ours)
         }),
     };
-    Err(match held {
-        Ok(held) if held == Some(number) => format!(
+    Err(match holds {
+        Ok(true) => format!(
             "configuration {number} holds, but not on all machines: {why}\n  who does not take it \
              serves on by the one before, and says so in: sealane fleet status"
         ),
-        Ok(_) => format!(
+        Ok(false) => format!(
             "configuration {number} is withdrawn, and everywhere the one before holds: {why}"
         ),
         Err(error) => format!(
@@ -99,8 +99,9 @@ impl<'c> Proposal<'c> {
         let mut holds = holding_now(entry.as_ref(), keys)?;
         let told = statuses(etcd, &settings.prefix).await.map_err(failed)?;
         // Above all that a machine has seen: one that has seen more takes nothing with less.
-        let seen = told.iter().filter_map(Status::configured).map(|one| one.told.last);
-        let seen = seen.filter(|last| *last < NUMBER_MAX).max().unwrap_or(0);
+        let each = told.iter().filter_map(Status::configured).map(|one| one.told);
+        let seen = each.flat_map(|told| [told.last, told.holds, told.checked]);
+        let seen = seen.filter(|number| *number < NUMBER_MAX).max().unwrap_or(0);
         let number = holds.number.max(holds.last).max(seen) + 1;
         holds.last = number;
         let version = Version { number, text, ..Version::default() };

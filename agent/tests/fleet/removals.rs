@@ -199,10 +199,12 @@ fn a_word_of_a_time_to_come_removes_nothing_elsewhere() {
     two.agents[1].wait_until_said("more than a day ahead of this machine's clock");
     two.import(&["c.test"], 2021);
     let generations = || [first, second].map(|h| h.store().unwrap().store().generation().unwrap());
-    std::thread::sleep(Duration::from_secs(3));
-    let before = generations();
-    std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(generations(), before, "nothing goes on and on");
+    let mut before = generations();
+    wait_for("stores that nothing goes on and on in", || {
+        std::thread::sleep(Duration::from_secs(3));
+        let last = std::mem::replace(&mut before, generations());
+        (last == before).then_some(())
+    });
     assert!(first.held("a.test").is_some() && second.held("a.test").is_some());
     assert!(first.held("b.test").is_none() && second.held("b.test").is_some());
     assert_eq!(two.machines.cluster.keys("removed/"), [place]);

@@ -143,6 +143,8 @@ fn what_nobody_confirms_any_more_is_left_for_what_was_served_before() {
     while proposed.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(500));
         site.propose(5, "site.pem", true);
+        // A reload meanwhile has it looked at again.
+        sealane.signal(Signal::HUP);
         assert!(has(&sealane, 5));
     }
     assert_ne!(Given::read(&site.store, SETTLED).unwrap().map(|given| given.number), Some(5));
