@@ -1,4 +1,4 @@
-//! Secrets, and what is derived from them: [`derive`].
+//! Secrets, and what is derived from them: [`derive()`].
 
 use hkdf::HkdfExtract;
 use sha2::Sha256;
