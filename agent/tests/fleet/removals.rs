@@ -324,7 +324,7 @@ fn a_snapshot_that_is_put_back_brings_nothing_back_that_was_removed() {
     two.homes()[1].remove(&["a.test"]);
     two.wait_until_none_is_left("a.test");
     cluster.restore(&snapshot);
-    two.agents[0].wait_until_said("set back, from revision");
+    // Who lists it first notices; by then the next may find it as new as before.
     two.wait_until_there_are(1, "removed/");
     two.wait_until_there_are(0, "certificate/");
     assert!(two.homes().iter().all(|home| home.held("a.test").is_none()));
