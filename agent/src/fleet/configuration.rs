@@ -92,6 +92,8 @@ impl NotOpened {
 struct There {
     /// The revision at which it was put there; 0: nothing is there.
     at: i64,
+    /// The revision at which the place was taken.
+    made: i64,
     /// Whether it is sealed with the key that this machine seals with.
     is_current: bool,
     /// Whether it is what only other machines can read.
@@ -104,6 +106,8 @@ struct There {
 pub(super) struct Heard {
     holds: There,
     proposed: There,
+    /// Up to which number what was proposed has ended.
+    over: u64,
     /// The number of what was proposed last, as this machine remembers it.
     pub(super) last: u64,
     /// Whether what holds was put again because an older key had sealed it.
@@ -186,6 +190,7 @@ impl Fleet {
             }
             There {
                 at: entry.mod_revision,
+                made: entry.create_revision,
                 is_current: self.keys.is_current(&entry.value),
                 is_foreign: opened.as_ref().is_err_and(NotOpened::may_be_ours),
                 version: opened.ok(),
@@ -195,8 +200,23 @@ impl Fleet {
         if key == self.places.holds() {
             heard.holds = there;
         } else if key == self.places.proposed() {
-            heard.proposed = there;
+            // A command takes the place once, under its lease: what stands there without, or came
+            // anew, is somebody else's copy of what has ended.
+            let is_copy = entry.is_none_or(|entry| entry.lease == 0);
+            if is_copy || heard.proposed.made != there.made {
+                let before = heard.proposed.version.as_ref().map_or(0, |one| one.number);
+                heard.over = heard.over.max(before);
+            }
+            let over = heard.over;
+            let version = there.version.filter(|one| !is_copy && one.number > over);
+            heard.proposed = There { version, ..there };
         }
+    }
+
+    /// The number of what is proposed, as this machine has heard.
+    #[cfg(test)]
+    pub(super) fn heard_proposed(&self) -> Option<u64> {
+        self.configuration.borrow().proposed.version.as_ref().map(|one| one.number)
     }
 
     /// Notes that nothing else is there than these keys.
@@ -307,7 +327,7 @@ impl Fleet {
         // If another was faster, the watch brings that one.
         let Some(revision) = put else { return Ok(()) };
         heard.holds =
-            There { at: revision, is_current: true, is_foreign: false, version: Some(version) };
+            There { at: revision, is_current: true, version: Some(version), ..There::default() };
         if taking.is_old && holds > 0 {
             let text = format!(
                 "fleet: configuration {holds} is put back, the cluster had none, or an older one"

@@ -30,8 +30,7 @@ pub(crate) async fn configure(
         done = proposal.bring(settings, first_count) => done,
         _ = tokio::signal::ctrl_c() => Err("it was interrupted".to_owned()),
     };
-    // It ends with its lease in any case.
-    let _ = etcd.revoke(proposal.lease).await;
+    proposal.end().await;
     let Err(why) = done else {
         say(&format!("configuration {number} holds on all machines that are there"));
         return Ok(());
@@ -82,6 +81,8 @@ struct Proposal<'c> {
     made: i64,
     places: Places,
     version: Version,
+    /// Who was there when it was proposed.
+    before: Vec<Machine>,
 }
 
 impl<'c> Proposal<'c> {
@@ -127,13 +128,23 @@ impl<'c> Proposal<'c> {
                 "no part of it, because nothing there includes what a fleet gives: {others}"
             ));
         }
-        Ok(Self { etcd, keys, holds: false, lease, made, places, version })
+        let before = told.iter().filter_map(Status::configured).collect();
+        Ok(Self { etcd, keys, holds: false, lease, made, places, version, before })
+    }
+
+    /// Takes it away, also if somebody has put it there without its lease meanwhile.
+    async fn end(&self) {
+        let place = self.places.proposed();
+        let ours = [Compare::Created(&place, self.made)];
+        // It ends with its lease in any case.
+        let _ = self.etcd.change_if(&ours, &[Change::Delete(&place)]).await;
+        let _ = self.etcd.revoke(self.lease).await;
     }
 
     /// Goes from stage to stage, by what machines tell.
     async fn bring(&mut self, settings: &FleetSettings, first_count: usize) -> Result<(), String> {
         let (begun, mut said) = (Instant::now(), String::new());
-        let mut rollout = Rollout::new(self.version.number, first_count);
+        let mut rollout = Rollout::new(self.version.number, first_count, &self.before);
         let mut alive = Instant::now();
         loop {
             let told = statuses(self.etcd, &settings.prefix).await;

@@ -1,7 +1,7 @@
 //! How a configuration comes to a fleet, by what machines tell: [`Rollout`]. It asks nobody and
 //! knows no clock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use sealane_operator::value;
@@ -62,24 +62,28 @@ pub(super) struct Rollout {
     well_since: Option<Duration>,
     /// What each first machine has counted by then, which it has to count on from.
     counted: Option<HashMap<String, u64>>,
+    /// Who was there since it was proposed, each with the process that serves.
+    seen: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     /// All look at it.
     Check,
-    /// These serve by it, each with this process.
-    First(Vec<(String, u64)>),
+    /// These serve by it.
+    First(Vec<String>),
     /// All are to serve by it.
     All,
 }
 
 impl Rollout {
-    /// One of the configuration `number`, which holds on so many machines first.
-    pub(super) fn new(number: u64, first_count: usize) -> Self {
+    /// One of the configuration `number`, which holds on so many machines first, of these and of
+    /// those that come.
+    pub(super) fn new(number: u64, first_count: usize, machines: &[Machine]) -> Self {
         let began = Duration::ZERO;
         let stage = Stage::Check;
-        Self { number, first_count, stage, began, well_since: None, counted: None }
+        let seen = machines.iter().map(|one| (one.name.clone(), one.told.process)).collect();
+        Self { number, first_count, stage, began, well_since: None, counted: None, seen }
     }
 
     /// What follows from what machines tell, so long after it was proposed. After
@@ -91,32 +95,25 @@ impl Rollout {
         if let Some(Machine { name, told }) = refused {
             return Step::Stop(format!("{name} refuses it:\n{}", told.refusal));
         }
+        if self.stage != Stage::All
+            && let Some(why) = self.who_left(machines)
+        {
+            return Step::Stop(why);
+        }
         match &self.stage {
             Stage::Check => {
                 let is_done = |one: &Machine| one.told.checked == number;
                 if let Some(step) = self.wait(machines, at, "have found it in order", is_done) {
                     return step;
                 }
-                let first = machines.iter().take(self.first_count);
-                let first: Vec<_> = first.map(|one| (one.name.clone(), one.told.process)).collect();
-                let names = first.iter().map(|(name, _)| name.clone()).collect();
-                self.enter(Stage::First(first), at);
-                Step::First(names)
+                let names = machines.iter().map(|one| one.name.clone());
+                let first: Vec<_> = names.take(self.first_count).collect();
+                self.enter(Stage::First(first.clone()), at);
+                Step::First(first)
             }
             Stage::First(first) => {
-                let mut of_first = Vec::new();
-                for (name, process) in first {
-                    let Some(one) = machines.iter().find(|one| one.name == *name) else {
-                        return Step::Stop(format!("{name}, on which it held first, has gone"));
-                    };
-                    if one.told.process != *process {
-                        return Step::Stop(format!(
-                            "sealane serve on {name}, on which it held first, was started anew: \
-                             see its log"
-                        ));
-                    }
-                    of_first.push(one.clone());
-                }
+                let of_first: Vec<Machine> =
+                    machines.iter().filter(|one| first.contains(&one.name)).cloned().collect();
                 let holds = |one: &Machine| one.told.holds == number;
                 if let Some(step) = self.wait(&of_first, at, "serve by it", holds) {
                     (self.well_since, self.counted) = (None, None);
@@ -145,6 +142,26 @@ impl Rollout {
                 self.wait(machines, at, "serve by it", holds).unwrap_or(Step::Done)
             }
         }
+    }
+
+    /// Who has gone since it was proposed, or serves with another process: what it had to say, its
+    /// refusal too, is not known then. Who comes is one more.
+    fn who_left(&mut self, machines: &[Machine]) -> Option<String> {
+        for (name, process) in &self.seen {
+            match machines.iter().find(|one| one.name == *name) {
+                None => {
+                    let what = "has gone since it was proposed, or sealane serve there";
+                    return Some(format!("{name} {what}: see its log"));
+                }
+                Some(one) if one.told.process != *process => {
+                    let what = "was started anew since it was proposed";
+                    return Some(format!("sealane serve on {name} {what}: see its log"));
+                }
+                Some(_) => {}
+            }
+        }
+        self.seen.extend(machines.iter().map(|one| (one.name.clone(), one.told.process)));
+        None
     }
 
     /// What is to be done until all of `machines` are so; none once they are.
@@ -223,7 +240,7 @@ mod tests {
 
     #[test]
     fn it_is_looked_at_by_all_then_holds_on_the_first_and_then_on_all() {
-        let mut rollout = Rollout::new(9, 1);
+        let mut rollout = Rollout::new(9, 1, &[]);
         let old = [machine("a", 5, 5, ""), machine("b", 5, 0, ""), machine("c", 5, 9, "")];
         waits(&rollout.step(&old, s(1)), "1 of 3 machines have found it in order; 119s left");
         let looked = ["a", "b", "c"].map(|name| machine(name, 5, 9, ""));
@@ -247,28 +264,45 @@ mod tests {
     fn the_first_refusal_ends_it_in_any_stage() {
         let looked = ["a", "b"].map(|name| machine(name, 5, 9, ""));
         let refused = [looked[0].clone(), machine("b", 5, 9, "x.toml:3:1: no")];
-        let mut rollout = Rollout::new(9, 5);
+        let mut rollout = Rollout::new(9, 5, &[]);
         stops(&rollout.step(&refused, s(1)), "b refuses it:\nx.toml:3:1: no");
         let old = [machine("b", 5, 8, "of another"), machine("a", 5, 9, "")];
         waits(&rollout.step(&old, s(1)), "1 of 2");
         assert_eq!(rollout.step(&looked, s(2)), Step::First(vec!["a".into(), "b".into()]));
         stops(&rollout.step(&refused, s(3)), "b refuses it");
-        stops(&rollout.step(&looked[..1], s(3)), "b, on which it held first, has gone");
+        stops(&rollout.step(&looked[..1], s(3)), "b has gone since it was proposed");
     }
 
     #[test]
     fn who_was_started_anew_while_it_held_first_ends_it() {
-        let mut rollout = Rollout::new(9, 1);
+        let mut rollout = Rollout::new(9, 1, &[]);
         assert_eq!(rollout.step(&[machine("a", 5, 9, "")], s(1)), Step::First(vec!["a".into()]));
         let mut one = machine("a", 9, 9, "");
         waits(&rollout.step(&[one.clone()], s(2)), "1 serve by it first");
         one.told.process = 1;
-        stops(&rollout.step(&[one], s(3)), "sealane serve on a, on which it held first");
+        stops(&rollout.step(&[one], s(3)), "sealane serve on a was started anew");
+    }
+
+    /// It may have ended at its check, and the others would be all that there are.
+    #[test]
+    fn who_goes_before_all_have_looked_ends_it() {
+        let before = ["a", "b"].map(|name| machine(name, 5, 5, ""));
+        let looked = ["a", "b"].map(|name| machine(name, 5, 9, ""));
+        let mut rollout = Rollout::new(9, 1, &before);
+        stops(&rollout.step(&looked[..1], s(1)), "b has gone since it was proposed");
+        let mut rollout = Rollout::new(9, 1, &before);
+        let mut anew = looked.clone();
+        anew[1].told.process = 7;
+        stops(&rollout.step(&anew, s(1)), "sealane serve on b was started anew");
+        // One that comes meanwhile counts too.
+        let mut rollout = Rollout::new(9, 1, &before[..1]);
+        waits(&rollout.step(&[looked[0].clone(), before[1].clone()], s(1)), "1 of 2");
+        stops(&rollout.step(&looked[..1], s(2)), "b has gone since it was proposed");
     }
 
     #[test]
     fn who_does_not_answer_in_time_is_named() {
-        let mut rollout = Rollout::new(9, 1);
+        let mut rollout = Rollout::new(9, 1, &[]);
         waits(&rollout.step(&[], s(119)), "0 of 0 machines");
         stops(&rollout.step(&[], s(120)), "no machine that is there takes what the fleet gives");
         let one = [machine("a", 5, 9, ""), machine("b", 5, 5, "")];

@@ -11,8 +11,10 @@ use sealane_store::{Store, TICKET_ROOTS};
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
+use super::configuration::Version;
 use super::*;
 use crate::agent::now;
+use crate::etcd::Entry;
 use crate::etcd::made_up::MadeUp;
 use crate::settings::{EtcdSettings, RootSource};
 
@@ -371,6 +373,32 @@ fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
         put(1, 2 * day_s);
         drop(Replica::listed(fleet, &|_| ()).await.unwrap());
         assert!(fleet.clocks.judge());
+    });
+}
+
+/// What was sealed once anybody can put there who writes to the cluster.
+#[test]
+fn a_copy_of_what_was_proposed_is_nothing() {
+    with_machine(async |machine| {
+        let fleet = &machine.fleet;
+        let place = fleet.places.proposed();
+        let hears = |number: u64, create_revision, lease| {
+            let version = Version { number, ..Version::default() };
+            let value = version.seal(&place, &fleet.keys).unwrap();
+            let key = place.clone();
+            let entry = Entry { key, value, create_revision, mod_revision: 9, lease };
+            fleet.hear_configuration(&place, Some(&entry));
+            fleet.heard_proposed()
+        };
+        assert_eq!(hears(1, 5, 77), Some(1));
+        assert_eq!(hears(1, 5, 77), Some(1), "its command has put more there");
+        assert_eq!(hears(1, 5, 0), None, "without its lease");
+        assert_eq!(hears(1, 5, 77), None, "it has ended with that");
+        assert_eq!(hears(2, 8, 77), Some(2));
+        assert_eq!(hears(2, 9, 78), None, "taken away and put there anew");
+        assert_eq!(hears(3, 10, 79), Some(3));
+        fleet.hear_configuration(&place, None);
+        assert_eq!(hears(3, 12, 79), None);
     });
 }
 
