@@ -403,6 +403,10 @@ mod tests {
         assert_eq!(machine.proposed, Some((3, false)));
         machine.sees(Some(&holding(1, 3)), Some(&proposed(2, &["me"])));
         assert_eq!(machine.proposed, None, "another came after it");
+        let mut late = Machine::default();
+        late.sees(Some(&holding(1, 3)), Some(&proposed(3, &[])));
+        late.sees(Some(&holding(1, 3)), Some(&proposed(2, &["me"])));
+        assert_eq!(late.proposed, None, "though it never heard of that one");
         // A machine that was away meanwhile hears of the number alone.
         let mut away = Machine::default();
         away.sees(Some(&holding(1, 3)), None);
