@@ -2,10 +2,11 @@
 //! a configuration is read before a store is opened.
 //!
 //! ```text
-//!   who fills the store   --- HELD, PROPOSED --->   who serves from it --- SETTLED, TAKEN
+//!   who fills the store   --- HELD, PROPOSED --->   who serves from it --- SETTLED, Trouble
 //!                         <--- Answer -----------
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -114,38 +115,44 @@ impl Proposed {
     }
 }
 
-/// The number of a configuration that a process has begun to serve by, until it has done so for a
-/// while: who finds one when it starts knows with what the one before it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken(pub u64);
+/// The configurations with which processes ended: what one has begun to look at or to serve by,
+/// until that has done no harm for a while, and those before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// The number of what a process has begun; none if it is known to do no harm.
+    pub begun: Option<u64>,
+    /// The numbers of those with which processes ended before.
+    pub failed: BTreeSet<u64>,
+}
 
-impl Taken {
-    /// What was left in `folder`; none if the last process that began there went on.
+impl Trouble {
+    /// What was left in `folder`; nothing, if that cannot be read.
     #[must_use]
-    pub fn read(folder: &Path) -> Option<Self> {
+    pub fn read(folder: &Path) -> Self {
         let mut text = String::new();
-        File::open(folder.join(TAKEN))
-            .ok()?
-            .take(TAKEN_BYTES_MAX)
-            .read_to_string(&mut text)
-            .ok()?;
-        text.trim_end().parse().ok().map(Self)
+        if let Ok(file) = File::open(folder.join(TROUBLE)) {
+            // What is cut or strange leaves out less.
+            let _ = file.take(TROUBLE_BYTES_MAX).read_to_string(&mut text);
+        }
+        let (begun, failed) = text.split_once('\n').unwrap_or((&text, ""));
+        let failed = failed.split_whitespace().filter_map(|number| number.parse().ok());
+        Self { begun: begun.parse().ok(), failed: failed.take(FAILED_MAX).collect() }
     }
 
-    /// Leaves it.
+    /// Leaves it, the newest of what failed if that is much.
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn leave(self, folder: &Path) -> io::Result<()> {
-        replace_file(folder, TAKEN, format!("{}\n", self.0).as_bytes())
-    }
-
-    /// Removes what was left.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
-    pub fn take_back(folder: &Path) -> io::Result<()> {
-        remove(folder, TAKEN)
+    pub fn leave(&self, folder: &Path) -> io::Result<()> {
+        if *self == Self::default() {
+            return remove(folder, TROUBLE);
+        }
+        let mut text = self.begun.map_or(String::new(), |begun| begun.to_string());
+        text.push('\n');
+        for number in self.failed.iter().rev().take(FAILED_MAX) {
+            text += &format!("{number} ");
+        }
+        replace_file(folder, TROUBLE, text.as_bytes())
     }
 }
 
@@ -170,9 +177,11 @@ const FILE_BYTES_MAX: u64 = GIVEN_BYTES_MAX as u64 + 64;
 const NUMBER: &str = "# sealane-fleet ";
 /// What stands behind it where a machine is to serve by what is proposed.
 const ON_TRIAL: &str = " on trial";
-/// The file with what a process has begun to serve by.
-const TAKEN: &str = "fleet-taken";
-const TAKEN_BYTES_MAX: u64 = 64;
+/// Numbers that are remembered, with which processes ended.
+const FAILED_MAX: usize = 16;
+/// The file with those, and with what a process has begun.
+const TROUBLE: &str = "fleet-trouble";
+const TROUBLE_BYTES_MAX: u64 = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -204,15 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_has_begun_is_known_to_the_next() {
+    fn what_processes_ended_with_is_known_to_the_next() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(Taken::read(folder.path()), None);
-        let taken = Taken(7);
-        taken.leave(folder.path()).unwrap();
-        assert_eq!(Taken::read(folder.path()), Some(taken));
-        Taken::take_back(folder.path()).unwrap();
-        assert_eq!(Taken::read(folder.path()), None);
-        fs::write(folder.path().join(TAKEN), "nonsense").unwrap();
-        assert_eq!(Taken::read(folder.path()), None);
+        let folder = folder.path();
+        assert_eq!(Trouble::read(folder), Trouble::default());
+        for (begun, failed) in [(Some(7), vec![]), (Some(7), vec![5, 6]), (None, vec![6])] {
+            let trouble = Trouble { begun, failed: failed.into_iter().collect() };
+            trouble.leave(folder).unwrap();
+            assert_eq!(Trouble::read(folder), trouble);
+        }
+        let many = Trouble { begun: Some(u64::MAX), failed: (u64::MAX - 100..u64::MAX).collect() };
+        many.leave(folder).unwrap();
+        let kept = Trouble::read(folder);
+        assert_eq!((kept.begun, kept.failed.len()), (many.begun, FAILED_MAX));
+        assert_eq!(kept.failed.last(), many.failed.last());
+        Trouble::default().leave(folder).unwrap();
+        assert!(!folder.join(TROUBLE).exists());
+        fs::write(folder.join(TROUBLE), "nonsense").unwrap();
+        assert_eq!(Trouble::read(folder), Trouble::default());
     }
 }

@@ -47,7 +47,7 @@ pub use answer::{Answer, Answerer};
 pub use behind::FLEET_CLUSTER;
 pub use error::StoreError;
 pub use examine::{Examined, examine};
-pub use given::{GIVEN_BYTES_MAX, Given, HELD, PROPOSED, Proposed, SETTLED, Taken};
+pub use given::{GIVEN_BYTES_MAX, Given, HELD, PROPOSED, Proposed, SETTLED, Trouble};
 pub use group::{NAMES_SOCKET, Sharing};
 pub use kept::{
     HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS, TLS_ALPN_01,

@@ -58,6 +58,7 @@ impl Control {
     }
 
     pub(super) fn drain(mut self) -> Result<Outcome, ServeError> {
+        self.fleet.end();
         systemd::tell_end(self.config.limits.drain_timeout);
         say("draining: no new connections; a second signal ends at once");
         // The files of unix sockets go before nobody answers there.

@@ -5,18 +5,20 @@
 //!   start:   SETTLED, by which a process has served before; without that, the own file alone
 //!   then:    what is proposed, on trial, while whoever proposes it is there
 //!            else HELD, unless it is refused here, or a process ended with it
-//!            else what is served stays, and after a trial SETTLED
+//!            else what is served stays, or what was served before the trial
 //! ```
 //!
-//! A file that is not there changes nothing: it may have been removed with a store.
+//! A file that is not there changes nothing: it may have been removed with a store. Of several
+//! processes that serve from one store, one takes what is there, and the next one after it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sealane_store::{Answer, Answerer, Given, HELD, PROPOSED, Proposed, SETTLED, Taken};
+use sealane_store::{Answer, Answerer, Given, HELD, PROPOSED, Proposed, SETTLED, Trouble};
 
 use super::Control;
 use super::build::build;
@@ -38,9 +40,9 @@ pub(super) struct FleetTexts {
     proposed: Followed<Proposed>,
     /// How the file with what is served looked, once that had settled.
     settled: Option<Facts>,
-    /// The number of a text with which a process before this one ended; none known before this one
+    /// The numbers of texts with which processes before this one ended; none known before this one
     /// has begun to answer.
-    failed: Option<u64>,
+    failed: BTreeSet<u64>,
     has_begun: bool,
     /// What was looked at of what is proposed, and what is wrong with it.
     judged: Option<(Given, String)>,
@@ -48,6 +50,8 @@ pub(super) struct FleetTexts {
     refused: Option<(Given, String)>,
     /// What was served before the text that is on trial; none: none is.
     before_trial: Option<Box<Config>>,
+    /// When it was tried last to serve that again, and was refused.
+    kept_from_it: Option<Instant>,
     /// Since when what is served is, if it was not known to do no harm.
     taken_at: Option<Instant>,
     /// What is wrong with the folder, as it was said.
@@ -65,11 +69,12 @@ impl Default for FleetTexts {
             held: Followed::default(),
             proposed: Followed::default(),
             settled: None,
-            failed: None,
+            failed: BTreeSet::new(),
             has_begun: false,
             judged: None,
             refused: None,
             before_trial: None,
+            kept_from_it: None,
             taken_at: None,
             problem: None,
             is_leaving: false,
@@ -80,32 +85,35 @@ impl Default for FleetTexts {
 impl FleetTexts {
     /// Has what is refused looked at again: what was missing may be there.
     pub(super) fn look_again(&mut self) {
-        (self.judged, self.refused) = (None, None);
+        self.judged.take_if(|(_, refusal)| !refusal.is_empty());
+        (self.refused, self.kept_from_it) = (None, None);
     }
 
     /// The same, and with what a process ended before: somebody wants it.
     pub(super) fn try_all_again(&mut self) {
-        self.failed = None;
+        self.failed.clear();
         self.look_again();
     }
 
     /// The process ends, as it was told: by no fault of a text. Who comes next may answer.
     pub(super) fn leave(&mut self) {
-        self.is_leaving = true;
-        if let Some(answerer) = self.answerer.take()
+        if let Some(answerer) = &self.answerer
             && self.taken_at.take().is_some()
         {
             // If that fails, the next process leaves out a text that does no harm, and says so.
-            let _ = self.unmark(answerer.folder());
+            let _ = self.mark(answerer.folder(), None);
         }
+        self.end();
     }
 
-    /// Notes that what was marked as taken does no harm.
-    fn unmark(&self, store: &Path) -> io::Result<()> {
-        match self.failed {
-            Some(number) => Taken(number).leave(store),
-            None => Taken::take_back(store),
-        }
+    /// The process ends, by whatever fault: it answers no more.
+    pub(super) fn end(&mut self) {
+        (self.is_leaving, self.answerer) = (true, None);
+    }
+
+    /// Notes what this process begins, or that this does no harm.
+    fn mark(&self, store: &Path, begun: Option<u64>) -> io::Result<()> {
+        Trouble { begun, failed: self.failed.clone() }.leave(store)
     }
 
     /// Reads what is new in the folder of the store.
@@ -117,8 +125,9 @@ impl FleetTexts {
         if self.answerer.is_some() && !self.has_begun {
             self.has_begun = true;
             let settled = Given::read(store, SETTLED).ok().flatten().map(|given| given.number);
-            let taken = Taken::read(store).map(|Taken(number)| number);
-            self.failed = taken.filter(|_| taken != settled && taken != current);
+            let Trouble { begun, failed } = Trouble::read(store);
+            self.failed = failed;
+            self.failed.extend(begun.filter(|_| begun != settled && begun != current));
         }
         self.held.follow(&store.join(HELD), || Given::read(store, HELD))?;
         self.proposed.follow(&store.join(PROPOSED), || Proposed::read(store))
@@ -141,12 +150,15 @@ impl FleetTexts {
         if let Some(held) = self.held.content.as_ref().filter(|held| may_be(held)) {
             return Some((Some(held.clone()), false));
         }
-        let is_on_trial = self.before_trial.is_some();
-        if !is_on_trial && current.is_some() {
+        if let Some(before) = &self.before_trial {
+            let given = before.fleet.as_ref().and_then(|fleet| fleet.given.clone());
+            return Some((given, false));
+        }
+        if current.is_some() {
             return None;
         }
         let settled = Given::read(store, SETTLED).ok().flatten().filter(may_be);
-        (settled.is_some() || is_on_trial).then_some((settled, false))
+        settled.map(|settled| (Some(settled), false))
     }
 
     /// Whether this is what was looked at last.
@@ -217,6 +229,9 @@ impl Control {
         let current = self.given().map(|given| given.number);
         // What fails of it keeps nothing else from being done: a trial ends on a full disk too.
         let followed = self.fleet.follow(store, current);
+        if self.fleet.answerer.is_none() && self.fleet.before_trial.is_none() {
+            return followed;
+        }
         let settled = self.settle(store);
         let looked = self.look_at_proposed(store);
         let taken = self.take_what_is_meant(store);
@@ -239,9 +254,13 @@ impl Control {
             return Ok(());
         }
         let is_on_trial = self.fleet.before_trial.is_some();
+        let current = self.given().map(|given| given.number);
         if self.fleet.taken_at.take().is_some() {
-            self.fleet.failed = self.fleet.failed.filter(|_| is_on_trial);
-            self.fleet.unmark(store)?;
+            if let Some(number) = current.filter(|_| !is_on_trial) {
+                // What is older does not come again.
+                self.fleet.failed.retain(|failed| *failed > number);
+            }
+            self.fleet.mark(store, None)?;
         }
         if is_on_trial {
             return Ok(());
@@ -267,12 +286,12 @@ impl Control {
             return Ok(());
         }
         let (given, number) = (given.clone(), given.number);
-        let refusal = match self.fleet.failed == Some(number) {
+        let refusal = match self.fleet.failed.contains(&number) {
             true => ENDED.to_owned(),
             false => {
-                Taken(number).leave(store)?;
+                self.fleet.mark(store, Some(number))?;
                 let wrong = self.wrong_with(PROPOSED, &given).join("\n");
-                self.fleet.unmark(store)?;
+                self.fleet.mark(store, None)?;
                 wrong
             }
         };
@@ -294,9 +313,12 @@ impl Control {
             }
             return Ok(());
         }
+        if !is_on_trial && self.fleet.kept_from_it.is_some_and(|at| at.elapsed() < KEPT_FROM_TIME) {
+            return Ok(());
+        }
         let before = is_on_trial.then(|| Box::new(self.config.clone()));
         let refusal = match text.as_ref().map(|given| given.number) {
-            Some(number) if self.fleet.failed == Some(number) => ENDED.to_owned(),
+            Some(number) if self.fleet.failed.contains(&number) => ENDED.to_owned(),
             _ => self.take(store, text.as_ref())?,
         };
         if refusal.is_empty() {
@@ -315,9 +337,8 @@ impl Control {
             (false, Some(given)) => self.fleet.refused = Some((given, refusal)),
             (_, None) => {}
         }
-        match self.fleet.before_trial.take() {
-            Some(before) if !is_on_trial => self.go_back(*before),
-            before => self.fleet.before_trial = before,
+        if !is_on_trial && let Some(before) = self.fleet.before_trial.take() {
+            self.go_back(before);
         }
         Ok(())
     }
@@ -327,7 +348,7 @@ impl Control {
         let settled = Given::read(store, SETTLED).ok().flatten();
         let is_new = given.is_some() && settled.as_ref() != given;
         if let Some(given) = given.filter(|_| is_new) {
-            let marked = Taken(given.number).leave(store);
+            let marked = self.fleet.mark(store, Some(given.number));
             // What ends a trial is taken in any case.
             if self.fleet.before_trial.is_none() {
                 marked?;
@@ -344,7 +365,7 @@ impl Control {
                 self.fleet.taken_at = Some(Instant::now());
             }
             // If that fails, a later start leaves out what was refused here.
-            false if is_new => drop(self.fleet.unmark(store)),
+            false if is_new => drop(self.fleet.mark(store, None)),
             false => {}
         }
         Ok(wrong.join("\n"))
@@ -352,21 +373,26 @@ impl Control {
 
     /// Serves what was served before a trial, though the file of this machine, or what should
     /// hold, is not in order.
-    fn go_back(&mut self, before: Config) {
-        match self.serve(before) {
+    fn go_back(&mut self, before: Box<Config>) {
+        match self.serve((*before).clone()) {
             Ok(_) => {
                 say("what was served before the trial is served again");
+                self.fleet.taken_at = Some(Instant::now());
+                self.fleet.settled = None;
                 let current = self.given().cloned();
                 self.fleet.refused.take_if(|(refused, _)| Some(&*refused) == current.as_ref());
             }
             Err(errors) => {
-                let text =
-                    "what was served before the trial is refused too; what is served goes on";
-                say_at(Priority::Error, &format!("{text}:\n{}", errors.join("\n")));
+                let text = format!(
+                    "what was served before the trial is refused too, and tried again in {} s:\n{}",
+                    KEPT_FROM_TIME.as_secs(),
+                    errors.join("\n")
+                );
+                say_at(Priority::Error, &text);
+                self.fleet.before_trial = Some(before);
+                self.fleet.kept_from_it = Some(Instant::now());
             }
         }
-        self.fleet.taken_at = Some(Instant::now());
-        self.fleet.settled = None;
     }
 
     /// What a reload would refuse with this text, as one of the file `name`: all of it is read and
@@ -423,7 +449,11 @@ pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
         }
     };
     let number = settled.number;
-    if Taken::read(store) == Some(Taken(number)) {
+    let trouble = Trouble::read(store);
+    if trouble.begun == Some(number) {
+        // For once: what refused it may have been something else. If that cannot be written, it is
+        // left out once more.
+        let _ = Trouble { begun: None, ..trouble }.leave(store);
         let text = "the last start with it was refused; it is tried once this one serves";
         say_at(Priority::Error, &format!("the fleet's configuration {number} is left out: {text}"));
         return own;
@@ -437,7 +467,8 @@ pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
 /// Notes that a start was refused with what a fleet gives: the next one is without.
 pub(crate) fn leave_out_next_time(fleet: &FromFleet) {
     let Some(given) = &fleet.given else { return };
-    let text = match Taken(given.number).leave(&fleet.store) {
+    let begun = Some(given.number);
+    let text = match (Trouble { begun, ..Trouble::read(&fleet.store) }).leave(&fleet.store) {
         Ok(()) => "the next start is without what the fleet gives".to_owned(),
         Err(error) => format!("{}: {error}", fleet.store.display()),
     };
@@ -454,8 +485,9 @@ fn say_refused(number: u64, refusal: &str) {
 /// A file that another process replaces.
 struct Followed<T> {
     content: Option<T>,
-    facts: Option<Facts>,
-    /// When it was replaced, as far as this process knows.
+    /// How it looked last, if it was there; the outer none: nobody has looked.
+    facts: Option<Option<Facts>>,
+    /// When it was replaced under this process's eyes.
     since: Option<Instant>,
 }
 
@@ -472,9 +504,11 @@ impl<T> Followed<T> {
         read: impl FnOnce() -> io::Result<Option<T>>,
     ) -> io::Result<()> {
         let now = facts(path);
-        if now != self.facts {
+        if self.facts != Some(now) {
             self.content = read()?;
-            (self.facts, self.since) = (now, Some(Instant::now()));
+            // One that lies there at first may be of a trial that ended long ago.
+            self.since = self.facts.map(|_| Instant::now());
+            self.facts = Some(now);
         }
         Ok(())
     }
@@ -491,6 +525,8 @@ fn facts(path: &Path) -> Option<Facts> {
 /// Why a text is not taken that was once.
 const ENDED: &str = "the process that served by it last ended soon after it had begun: see what it \
                      said then, mend that, and try again with: sealane reload";
+/// For how long it is not tried again to end a trial that cannot be ended.
+const KEPT_FROM_TIME: Duration = Duration::from_secs(60);
 /// For how long what is proposed is believed without being written again.
 const PROPOSED_TIME: Duration = Duration::from_secs(15);
 /// For how long a process has to serve by a text before the next one begins with it.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use sealane_store::{Answer, Given, HELD, Proposed, SETTLED, Taken};
+use sealane_store::{Answer, Given, HELD, Proposed, SETTLED, Trouble};
 use tempfile::TempDir;
 
 use crate::harness::backend::Backend;
@@ -33,6 +33,22 @@ impl Site {
         let mut settings = Settings::new(vec![listener]);
         settings.more = format!("watch = false\ninclude = [\"store:{}\"]", store.display());
         Self { backend, folder, settings, store }
+    }
+
+    /// Another on the same machine, which serves from the same store.
+    fn beside(&self) -> Self {
+        let mut other = Self::new();
+        other.settings.more =
+            format!("watch = false\ninclude = [\"store:{}\"]", self.store.display());
+        other.store.clone_from(&self.store);
+        other
+    }
+
+    /// As when a store is removed, or a copy takes its place.
+    fn empty_the_store(&self) {
+        for entry in fs::read_dir(&self.store).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
     }
 
     fn start(&self) -> Sealane {
@@ -73,7 +89,7 @@ impl Site {
         wait_for("a text that has settled", || {
             let settled = Given::read(&self.store, SETTLED).unwrap();
             let is_it = settled.is_some_and(|given| given.number == number);
-            (is_it && Taken::read(&self.store).is_none()).then_some(())
+            (is_it && Trouble::read(&self.store).begun.is_none()).then_some(())
         });
     }
 }
@@ -203,6 +219,76 @@ fn a_text_with_which_a_process_ended_is_left_by_the_next() {
         Proposed::take_back(&site.store).unwrap();
         assert_eq!(next.stop(), Some(0));
     }
+    // With one after the other: none of them is forgotten.
+    for (number, is_on_trial) in [(4, false), (5, true)] {
+        let sealane = site.start();
+        match is_on_trial {
+            true => site.propose(number, "site.pem", true),
+            false => site.hold(number, "site.pem"),
+        }
+        wait_for("it to be served", || has(&sealane, number).then_some(()));
+        sealane.signal(Signal::KILL);
+    }
+    let sealane = site.start();
+    assert!(site.answered(1, 5).contains("ended soon after it had begun"));
+    Proposed::take_back(&site.store).unwrap();
+    assert!(site.answered(1, 4).contains("ended soon after it had begun"));
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn a_trial_that_is_over_is_not_begun_by_a_start() {
+    let site = Site::new();
+    site.given(1, "site.pem").put(&site.store, SETTLED).unwrap();
+    site.propose(2, "site.pem", true);
+    let sealane = site.start();
+    assert_eq!(site.answered(1, 2), "");
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(has(&sealane, 1) && !has(&sealane, 2));
+    // Whoever proposes it is there.
+    site.propose(2, "site.pem", true);
+    site.answered(2, 2);
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn a_trial_that_cannot_be_ended_does_not_become_what_held() {
+    let site = Site::new();
+    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
+    let sealane = site.start();
+    site.hold(1, "other.pem");
+    site.answered(1, 0);
+    site.settled(1);
+    site.propose(2, "site.pem", true);
+    site.answered(2, 2);
+    fs::remove_file(site.path("other.pem")).unwrap();
+    Proposed::take_back(&site.store).unwrap();
+    assert!(site.answered(2, 1).contains("other.pem"));
+    std::thread::sleep(Duration::from_secs(6));
+    assert!(has(&sealane, 2) && !is_well(&sealane));
+    assert_eq!(Given::read(&site.store, SETTLED).unwrap(), Some(site.given(1, "other.pem")));
+    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
+    sealane.signal(Signal::HUP);
+    site.answered(1, 0);
+    assert!(has(&sealane, 1) && !has(&sealane, 2));
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn of_two_that_serve_from_a_store_one_takes_what_a_fleet_gives() {
+    let site = Site::new();
+    let other = site.beside();
+    let first = site.start();
+    site.answered(0, 0);
+    let second = other.start();
+    site.hold(1, "site.pem");
+    site.answered(1, 0);
+    site.settled(1);
+    assert!(has(&first, 1) && !has(&second, 1));
+    assert_eq!(first.stop(), Some(0));
+    site.answered(1, 0);
+    assert!(has(&second, 1));
+    assert_eq!(second.stop(), Some(0));
 }
 
 #[test]
@@ -212,15 +298,18 @@ fn what_is_not_there_any_more_changes_nothing() {
     site.hold(1, "site.pem");
     site.answered(1, 0);
     site.settled(1);
-    // As when a store is removed, or a copy takes its place.
-    for entry in fs::read_dir(&site.store).unwrap() {
-        fs::remove_file(entry.unwrap().path()).unwrap();
-    }
+    site.empty_the_store();
     site.settled(1);
     site.answered(1, 0);
     sealane.signal(Signal::HUP);
     wait_for("a reload", || (sealane.count_said("sealane: reloaded") == 2).then_some(()));
     assert!(has(&sealane, 1) && is_well(&sealane));
+    // In the midst of a trial, too.
+    site.propose(2, "site.pem", true);
+    site.answered(2, 2);
+    site.empty_the_store();
+    site.settled(1);
+    assert!(has(&sealane, 1) && !has(&sealane, 2));
     assert_eq!(sealane.stop(), Some(0));
     assert!(!site.store.join(HELD).exists());
     let sealane = site.start();
@@ -249,6 +338,10 @@ fn a_start_is_without_a_text_that_is_refused() {
     sealane.signal(Signal::HUP);
     site.answered(1, 0);
     site.settled(1);
+    assert_eq!(sealane.stop(), Some(0));
+    let sealane = site.start();
+    assert!(has(&sealane, 1), "it was left out once");
+    assert_eq!(sealane.count_said("reloaded"), 0);
     assert_eq!(sealane.stop(), Some(0));
     // One that is not in order at all leaves the rest at once.
     let settled = Given { number: 1, text: "nonsense".to_owned() };
