@@ -245,6 +245,7 @@ fn a_trial_that_is_over_is_not_begun_by_a_start() {
     assert_eq!(site.answered(1, 2), "");
     std::thread::sleep(Duration::from_secs(2));
     assert!(has(&sealane, 1) && !has(&sealane, 2));
+    assert_eq!(sealane.count_said("is served, on trial"), 0);
     // Whoever proposes it is there.
     site.propose(2, "site.pem", true);
     site.answered(2, 2);
@@ -339,9 +340,18 @@ fn a_start_is_without_a_text_that_is_refused() {
     site.answered(1, 0);
     site.settled(1);
     assert_eq!(sealane.stop(), Some(0));
+    // It is left out once, though it is refused there too.
+    fs::remove_file(site.path("other.pem")).unwrap();
+    let mut refused = Sealane::launch(site.folder.path(), &site.settings, Path::new(BINARY));
+    refused.wait_until_said("the next start is without what the fleet gives");
+    drop(refused);
     let sealane = site.start();
-    assert!(has(&sealane, 1), "it was left out once");
-    assert_eq!(sealane.count_said("reloaded"), 0);
+    assert!(site.answered(0, 1).contains("other.pem"));
+    assert_eq!(sealane.stop(), Some(0));
+    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
+    let sealane = site.start();
+    assert!(has(&sealane, 1));
+    assert_eq!(sealane.count_said("reloaded"), 0, "it starts with it");
     assert_eq!(sealane.stop(), Some(0));
     // One that is not in order at all leaves the rest at once.
     let settled = Given { number: 1, text: "nonsense".to_owned() };
