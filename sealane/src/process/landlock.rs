@@ -181,5 +181,5 @@ const COMMAND: &str = "store_key.command starts a program, and what that opens n
 const NOT_ENABLED: &str = "the kernel has Landlock turned off; add landlock to lsm= where it boots";
 const NOT_IMPLEMENTED: &str = "the kernel has no Landlock, which came with Linux 5.13";
 const OFF: &str = "process.sandbox is false";
-const READ_REMEDY: &str =
-    "restart Sealane, or name its folder in process.sandbox_read before a start";
+const READ_REMEDY: &str = "restart Sealane; for what a fleet proposes, or what comes later, name \
+                           its folder in process.sandbox_read before that";

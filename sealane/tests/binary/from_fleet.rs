@@ -320,6 +320,26 @@ fn what_is_not_there_any_more_changes_nothing() {
 }
 
 #[test]
+fn a_linked_folder_that_a_text_is_the_first_to_name_needs_a_word_in_the_own_file() {
+    let mut site = Site::new();
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::copy(site.path("site.pem"), elsewhere.path().join("site.pem")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), site.path("linked")).unwrap();
+    let sealane = site.start();
+    let is_closed = !sealane.admin("/state").contains("\"landlock\":null");
+    site.propose(1, "linked/site.pem", false);
+    let refusal = site.answered(0, 1);
+    assert_eq!(refusal.contains("name its folder in process.sandbox_read"), is_closed, "{refusal}");
+    assert_eq!(sealane.stop(), Some(0));
+    site.settings.more += &format!("\nprocess.sandbox_read = [{:?}]", elsewhere.path());
+    let sealane = site.start();
+    assert_eq!(site.answered(0, 1), "");
+    site.hold(1, "linked/site.pem");
+    site.answered(1, 1);
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
 fn a_start_is_without_a_text_that_is_refused() {
     let site = Site::new();
     fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();

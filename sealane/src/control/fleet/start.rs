@@ -1,0 +1,63 @@
+//! What a start does with the text of a fleet's by which a process has served before.
+
+use std::path::Path;
+
+use sealane_store::{Given, SETTLED, Trouble};
+
+use super::say_refused;
+use crate::config::{Config, FleetText, FromFleet, Mistakes};
+use crate::operator::{Priority, say, say_at};
+
+/// The configuration of a file, without what a fleet gives to it.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(crate) fn own_part(file: &Path) -> Result<Config, Mistakes> {
+    Config::load_with(file, &FleetText::This(SETTLED, None))
+}
+
+/// The configuration of a file that is in order by itself, `own`, with the text of a fleet by which
+/// a process has served before: without it, if that is not in order any more.
+pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
+    let Some(FromFleet { store, .. }) = &own.fleet else { return own };
+    let settled = match Given::read(store, SETTLED) {
+        Ok(Some(settled)) => settled,
+        Ok(None) => {
+            let text =
+                "nothing of a fleet's was served here before; it is once the agent brings it";
+            say(&format!("include: store:{}: {text}", store.display()));
+            return own;
+        }
+        Err(error) => {
+            let path = store.join(SETTLED);
+            let text = format!("{}: {error}; nothing of a fleet's is served yet", path.display());
+            say_at(Priority::Error, &text);
+            return own;
+        }
+    };
+    let number = settled.number;
+    let trouble = Trouble::read(store);
+    if trouble.begun == Some(number) {
+        // For once: what refused it may have been something else. If that cannot be written, it is
+        // left out once more.
+        let _ = Trouble { begun: None, ..trouble }.leave(store);
+        let text = "the last start with it was refused; it is tried once this one serves";
+        say_at(Priority::Error, &format!("the fleet's configuration {number} is left out: {text}"));
+        return own;
+    }
+    Config::load_with(file, &FleetText::This(SETTLED, Some(settled))).unwrap_or_else(|mistakes| {
+        say_refused(number, &mistakes.to_string());
+        own
+    })
+}
+
+/// Notes that a start was refused with what a fleet gives: the next one is without.
+pub(crate) fn leave_out_next_time(fleet: &FromFleet) {
+    let Some(given) = &fleet.given else { return };
+    let begun = Some(given.number);
+    let text = match (Trouble { begun, ..Trouble::read(&fleet.store) }).leave(&fleet.store) {
+        Ok(()) => "the next start is without what the fleet gives".to_owned(),
+        Err(error) => format!("{}: {error}", fleet.store.display()),
+    };
+    say_at(Priority::Error, &text);
+}

@@ -1,0 +1,181 @@
+//! What is known of a fleet's texts beside the one that is served, and which of them is meant to be.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use sealane_store::{Answer, Answerer, Given, HELD, PROPOSED, Proposed, SETTLED, Trouble};
+
+use super::followed::{Facts, Followed};
+use crate::config::Config;
+
+/// What is known of a fleet's texts beside the one that is served.
+pub(in crate::control) struct FleetTexts {
+    /// Whoever answers; none while another process does.
+    pub(super) answerer: Option<Answerer>,
+    /// What was said last, if it was left.
+    pub(super) told: Option<Answer>,
+    /// This process, as answers tell it from others.
+    pub(super) process: u64,
+    pub(super) held: Followed<Given>,
+    pub(super) proposed: Followed<Proposed>,
+    /// How the file with what is served looked, once that had settled.
+    pub(super) settled: Option<Facts>,
+    /// The numbers of texts with which processes before this one ended; none known before this one
+    /// has begun to answer.
+    pub(super) failed: BTreeSet<u64>,
+    pub(super) has_begun: bool,
+    /// What was looked at of what is proposed, and what is wrong with it.
+    pub(super) judged: Option<(Given, String)>,
+    /// What holds and is refused, and why.
+    pub(super) refused: Option<(Given, String)>,
+    /// What was served before the text that is on trial; none: none is.
+    pub(super) before_trial: Option<Box<Config>>,
+    /// When it was tried last to serve that again, and was refused.
+    pub(super) kept_from_it: Option<Instant>,
+    /// Since when what is served is, if it was not known to do no harm.
+    pub(super) taken_at: Option<Instant>,
+    /// What is wrong with the folder, as it was said.
+    pub(super) problem: Option<String>,
+    pub(super) is_leaving: bool,
+}
+
+impl Default for FleetTexts {
+    fn default() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            answerer: None,
+            told: None,
+            process: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+            held: Followed::default(),
+            proposed: Followed::default(),
+            settled: None,
+            failed: BTreeSet::new(),
+            has_begun: false,
+            judged: None,
+            refused: None,
+            before_trial: None,
+            kept_from_it: None,
+            taken_at: None,
+            problem: None,
+            is_leaving: false,
+        }
+    }
+}
+
+impl FleetTexts {
+    /// Has what is refused looked at again: what was missing may be there.
+    pub(in crate::control) fn look_again(&mut self) {
+        self.judged.take_if(|(_, refusal)| !refusal.is_empty());
+        (self.refused, self.kept_from_it) = (None, None);
+    }
+
+    /// The same, and with what a process ended before: somebody wants it.
+    pub(in crate::control) fn try_all_again(&mut self) {
+        self.failed.clear();
+        self.look_again();
+    }
+
+    /// The process ends, as it was told: by no fault of a text. Who comes next may answer.
+    pub(in crate::control) fn leave(&mut self) {
+        if let Some(answerer) = &self.answerer
+            && self.taken_at.take().is_some()
+        {
+            // If that fails, the next process leaves out a text that does no harm, and says so.
+            let _ = self.mark(answerer.folder(), None);
+        }
+        self.end();
+    }
+
+    /// The process ends, by whatever fault: it answers no more.
+    pub(in crate::control) fn end(&mut self) {
+        (self.is_leaving, self.answerer) = (true, None);
+    }
+
+    /// Notes what this process begins, or that this does no harm.
+    pub(super) fn mark(&self, store: &Path, begun: Option<u64>) -> io::Result<()> {
+        Trouble { begun, failed: self.failed.clone() }.leave(store)
+    }
+
+    /// Reads what is new in the folder of the store.
+    pub(super) fn follow(&mut self, store: &Path, current: Option<u64>) -> io::Result<()> {
+        if self.answerer.as_ref().is_none_or(|one| one.folder() != store || !one.is_there()) {
+            (self.answerer, self.told) = (None, None);
+            self.answerer = Answerer::of(store)?;
+        }
+        if self.answerer.is_some() && !self.has_begun {
+            self.has_begun = true;
+            let settled = Given::read(store, SETTLED).ok().flatten().map(|given| given.number);
+            let Trouble { begun, failed } = Trouble::read(store);
+            self.failed = failed;
+            self.failed.extend(begun.filter(|_| begun != settled && begun != current));
+        }
+        self.held.follow(&store.join(HELD), || Given::read(store, HELD))?;
+        self.proposed.follow(&store.join(PROPOSED), || Proposed::read(store))
+    }
+
+    /// The text that is meant to be served instead of `current`, and whether that is on trial.
+    pub(super) fn meant(
+        &self,
+        store: &Path,
+        current: Option<&Given>,
+    ) -> Option<(Option<Given>, bool)> {
+        let trial = self.proposed.content.as_ref().filter(|proposed| {
+            proposed.is_on_trial
+                && self.answerer.is_some()
+                && self.proposed.since.is_some_and(|at| at.elapsed() < PROPOSED_TIME)
+                && self.is_in_order(&proposed.given)
+        });
+        if let Some(trial) = trial {
+            return Some((Some(trial.given.clone()), true));
+        }
+        let may_be = |given: &Given| self.refused.as_ref().is_none_or(|(it, _)| it != given);
+        if let Some(held) = self.held.content.as_ref().filter(|held| may_be(held)) {
+            return Some((Some(held.clone()), false));
+        }
+        if let Some(before) = &self.before_trial {
+            let given = before.fleet.as_ref().and_then(|fleet| fleet.given.clone());
+            return Some((given, false));
+        }
+        if current.is_some() {
+            return None;
+        }
+        let settled = Given::read(store, SETTLED).ok().flatten().filter(may_be);
+        settled.map(|settled| (Some(settled), false))
+    }
+
+    /// Whether this is what was looked at last.
+    pub(super) fn is_judged(&self, given: &Given) -> bool {
+        self.judged.as_ref().is_some_and(|(it, _)| it == given)
+    }
+
+    /// The same, and nothing is wrong with it.
+    pub(super) fn is_in_order(&self, given: &Given) -> bool {
+        self.is_judged(given) && self.judged.as_ref().is_some_and(|(_, wrong)| wrong.is_empty())
+    }
+
+    pub(super) fn refusal(&self) -> Option<&(Given, String)> {
+        let proposed = self.proposed.content.as_ref().and(self.judged.as_ref());
+        proposed.or(self.refused.as_ref())
+    }
+
+    /// Says how it is, if that is new.
+    pub(super) fn tell(&mut self, number: u64) -> io::Result<()> {
+        let (checked, refusal) =
+            self.refusal().map_or((0, ""), |(given, refusal)| (given.number, refusal));
+        let (refusal, process) = (refusal.to_owned(), self.process);
+        let told = self.told.as_ref().map_or(0, |told| told.beat);
+        let beat = told + u64::from(self.before_trial.is_some());
+        let answer = Answer { holds: number, checked, refusal, process, beat };
+        let Some(answerer) = &self.answerer else { return Ok(()) };
+        if self.told.as_ref() != Some(&answer) {
+            answerer.leave(&answer)?;
+            self.told = Some(answer);
+        }
+        Ok(())
+    }
+}
+
+/// For how long what is proposed is believed without being written again.
+const PROPOSED_TIME: Duration = Duration::from_secs(15);
