@@ -107,6 +107,17 @@ pub fn bind_among(
     Ok((sockets, bound.address))
 }
 
+/// Whether [`bind_as`] would get its address: a socket is bound to it that does not listen, so that
+/// nobody who connects meanwhile meets it.
+///
+/// # Errors
+/// The address is in use, not ours, or not permitted.
+pub fn try_bind(wanted: &Bind) -> io::Result<()> {
+    let socket = socket(wanted)?;
+    socket.set_reuse_port(wanted.reuse_port)?;
+    socket.bind(&wanted.address.into())
+}
+
 /// Whether `fd` listens at `address`, where port 0 is any, as sockets do that [`bind_as`] opened.
 pub fn is_bound_at(fd: BorrowedFd<'_>, address: SocketAddr) -> bool {
     let listens = sockopt::socket_acceptconn(fd) == Ok(true);

@@ -129,7 +129,7 @@ pub struct Control {
     events: Receiver<Event>,
     notices: Sender<Event>,
     watch: FileWatch,
-    watchdog: Option<Watchdog>,
+    watchdog: Watchdog,
     fingerprint: u64,
     fleet: FleetTexts,
 }
@@ -224,7 +224,7 @@ impl Control {
                 }
                 wait = wait.min(left);
             }
-            wait = wait.min(self.watchdog.as_ref().map_or(TICK, Watchdog::wait));
+            wait = self.watchdog.wait(wait);
             match self.events.recv_timeout(wait) {
                 Ok(Event::Signal(SIGHUP)) => {
                     self.fleet.try_all_again();
@@ -447,9 +447,7 @@ impl Control {
         self.look_after_fleet();
         self.look_for_names();
         self.look_after_names_door();
-        if let Some(watchdog) = &mut self.watchdog {
-            watchdog.look(&self.lanes);
-        }
+        self.watchdog.look(&self.lanes, self.fleet.is_unproven());
     }
 }
 

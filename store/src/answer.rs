@@ -19,8 +19,9 @@ pub struct Answer {
     pub refusal: String,
     /// The process that says so, told from those before it.
     pub process: u64,
-    /// How often it has looked since while what it serves is on trial: who counts on is not stuck.
-    pub beat: u64,
+    /// For how many seconds on end it has served by what is on trial, by its own clock; 0 if
+    /// nothing is.
+    pub trial_s: u64,
 }
 
 impl Answer {
@@ -39,8 +40,8 @@ impl Answer {
         let (numbers, refusal) = text.split_once('\n')?;
         let mut numbers = numbers.split(' ').map(str::parse);
         let mut number = || numbers.next()?.ok();
-        let (holds, checked, process, beat) = (number()?, number()?, number()?, number()?);
-        Some(Self { holds, checked, refusal: refusal.to_owned(), process, beat })
+        let (holds, checked, process, trial_s) = (number()?, number()?, number()?, number()?);
+        Some(Self { holds, checked, refusal: refusal.to_owned(), process, trial_s })
     }
 
     /// Whether the configuration `number` is in order where this was said; none if it was not
@@ -101,8 +102,8 @@ impl Answerer {
     /// # Errors
     /// The folder cannot be written.
     pub fn leave(&self, answer: &Answer) -> io::Result<()> {
-        let Answer { holds, checked, refusal, process, beat } = answer;
-        let mut text = format!("{holds} {checked} {process} {beat}\n{refusal}");
+        let Answer { holds, checked, refusal, process, trial_s } = answer;
+        let mut text = format!("{holds} {checked} {process} {trial_s}\n{refusal}");
         text.truncate(text.floor_char_boundary(ANSWER_BYTES_MAX));
         replace_file(&self.folder, ANSWER, text.as_bytes())
     }
@@ -126,7 +127,7 @@ mod tests {
         let answerer = Answerer::of(folder).unwrap().unwrap();
         assert_eq!(Answer::read(folder), None, "nothing was said yet");
         let answer =
-            Answer { holds: 3, checked: 5, refusal: "a\nb".to_owned(), process: 9, beat: 4 };
+            Answer { holds: 3, checked: 5, refusal: "a\nb".to_owned(), process: 9, trial_s: 4 };
         answerer.leave(&answer).unwrap();
         assert_eq!(Answer::read(folder), Some(answer.clone()));
         assert_eq!([3, 5].map(|number| answer.accepts(number)), [None, Some(false)]);

@@ -68,9 +68,7 @@ impl Control {
             lane.post(Mail::Drain(self.config.limits.drain_timeout));
         }
         while !self.lanes.iter().all(LaneHandle::has_ended) {
-            if let Some(watchdog) = &mut self.watchdog {
-                watchdog.look(&self.lanes);
-            }
+            self.watchdog.look(&self.lanes, false);
             match self.events.recv_timeout(DRAIN_TICK) {
                 Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
                 Ok(Event::Signal(signal)) if signal != SIGHUP => {

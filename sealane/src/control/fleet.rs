@@ -19,15 +19,16 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sealane_lanes::start::LaneHandle;
 use sealane_store::{Given, HELD, PROPOSED, Proposed, SETTLED};
 
 use super::Control;
 use super::build::build;
-use super::kept::KeptSockets;
-use super::sockets::open_new;
+use super::sockets::try_new;
 use crate::config::{Config, FleetText, FromFleet, Mistake};
 use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
+use crate::relay::Relay;
 use followed::facts;
 pub(crate) use start::{leave_out_next_time, own_part, with_fleets_part};
 pub(super) use texts::FleetTexts;
@@ -78,7 +79,7 @@ impl Control {
         // Before it is answered: whoever reads that may ask.
         self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
         let number = self.given().map_or(0, |given| given.number);
-        let told = self.fleet.tell(number);
+        let told = self.fleet.tell(number, self.well_at());
         followed.and(settled).and(looked).and(taken).and(told)
     }
 
@@ -87,9 +88,19 @@ impl Control {
         self.config.fleet.as_ref()?.given.as_ref()
     }
 
+    /// When all lanes were last known to serve what this process does.
+    fn well_at(&self) -> Option<Instant> {
+        let serves = |lane: &LaneHandle<Relay>| lane.counters.generation.value() == self.number;
+        self.watchdog.answered().filter(|_| self.lanes.iter().all(serves))
+    }
+
     /// Once a text has been served for a while, the next start begins with it.
     fn settle(&mut self, store: &Path) -> io::Result<()> {
-        if self.fleet.taken_at.is_some_and(|at| at.elapsed() < SETTLED_AFTER) {
+        let well_at = self.well_at();
+        let has_settled = |at: Instant| {
+            well_at.is_some_and(|well| well.saturating_duration_since(at) >= SETTLED_AFTER)
+        };
+        if self.fleet.taken_at.is_some_and(|at| !has_settled(at)) {
             return Ok(());
         }
         let is_on_trial = self.fleet.before_trial.is_some();
@@ -118,7 +129,7 @@ impl Control {
 
     /// Looks at the text that is proposed, once.
     fn look_at_proposed(&mut self, store: &Path) -> io::Result<()> {
-        let Some(Proposed { given, .. }) = &self.fleet.proposed.content else { return Ok(()) };
+        let Some(Proposed { given, .. }) = self.fleet.proposed() else { return Ok(()) };
         let is_judged = self.fleet.is_judged(given);
         // One at a time: the next process is to know which one this ended with.
         if is_judged || self.fleet.answerer.is_none() || self.fleet.taken_at.is_some() {
@@ -164,6 +175,7 @@ impl Control {
             let number = text.map_or(0, |given| given.number);
             let trial = if is_on_trial { ", on trial" } else { "" };
             say(&format!("the fleet's configuration {number} is served{trial}"));
+            self.fleet.trial_since = is_on_trial.then(Instant::now);
             // What was served before one trial was before the next, too.
             let first = self.fleet.before_trial.take();
             self.fleet.before_trial = before.map(|before| first.unwrap_or(before));
@@ -173,7 +185,7 @@ impl Control {
         say_refused(number, &refusal);
         match (is_on_trial, text) {
             (true, Some(given)) => self.fleet.judged = Some((given, refusal)),
-            (false, Some(given)) => self.fleet.refused = Some((given, refusal)),
+            (false, Some(given)) => self.fleet.refuse(given, refusal),
             (_, None) => {}
         }
         if !is_on_trial && let Some(before) = self.fleet.before_trial.take() {
@@ -235,7 +247,7 @@ impl Control {
     }
 
     /// What a reload would refuse with this text, as one of the file `name`: all of it is read and
-    /// built, its addresses are bound, and nothing is published.
+    /// built, its addresses are tried, and nothing is published.
     fn wrong_with(&mut self, name: &'static str, given: &Given) -> Vec<String> {
         let Some(file) = self.source.file() else { return Vec::new() };
         let text = FleetText::This(name, Some(given.clone()));
@@ -250,10 +262,8 @@ impl Control {
         let (config, _) = self.keep_what_needs_a_restart(config);
         let names = self.registries.names.clone();
         let built = build(&config, self.number + 1, &mut self.registries);
-        let none = &mut KeptSockets::default();
-        let opened =
-            built.and_then(|built| open_new(&built.generation, &config, &self.bound, none));
-        let wrong = opened.map(drop).err().unwrap_or_default();
+        let tried = built.and_then(|built| try_new(&built.generation, &config, &self.bound));
+        let wrong = tried.err().unwrap_or_default();
         self.registries.names = names;
         self.registries.health.prune();
         wrong

@@ -10,7 +10,7 @@ use sealane_file_table::Descriptor;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::handover::Parcel;
 use sealane_lanes::kernel::Address;
-use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among, bind_as};
+use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among, bind_as, try_bind};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
 
@@ -112,7 +112,7 @@ pub(super) fn open_new(
     sockets.by_lane.resize_with(lanes, Vec::new);
     let is_known =
         |key: &&Address| known.iter().any(|bound| bound.key == **key && bound.is_found());
-    let mut problems = Vec::new();
+    let (mut problems, mut pauses) = (Vec::new(), BIND_PAUSES);
     for (listener, written) in generation.listeners.iter().zip(&config.listeners) {
         for key in listener.keys.iter().filter(|key| !is_known(key)) {
             let opened = match key {
@@ -125,7 +125,7 @@ pub(super) fn open_new(
                         steer: listener.steer,
                         ..Bind::to(*address)
                     };
-                    let bound = bind_patiently(&wanted, kept.take(*address, lanes));
+                    let bound = bind_patiently(&wanted, kept.take(*address, lanes), &mut pauses);
                     bound.map(|(fds, local)| (fds, Address::Tcp(local), None))
                 }
                 Address::Unix(path) => listen_at_path(path, written.socket_mode, lanes)
@@ -143,6 +143,29 @@ pub(super) fn open_new(
         }
     }
     if problems.is_empty() { Ok(sockets) } else { Err(problems) }
+}
+
+/// Whether [`open_new`] would get the TCP addresses of `generation`: nothing listens there, so
+/// clients of what is served do not notice, and nothing is waited for.
+///
+/// # Errors
+/// A line for each address that cannot be bound.
+pub(super) fn try_new(
+    generation: &Generation<RelaySettings>,
+    config: &Config,
+    known: &[Bound],
+) -> Result<(), Vec<String>> {
+    let mut problems = Vec::new();
+    for (listener, written) in generation.listeners.iter().zip(&config.listeners) {
+        for key in listener.keys.iter().filter(|key| known.iter().all(|one| one.key != **key)) {
+            let Address::Tcp(address) = *key else { continue };
+            let reuse_port = overlaps(address, generation, known);
+            if let Err(error) = try_bind(&Bind { reuse_port, ..Bind::to(address) }) {
+                problems.push(said_of(&written.name, &refused(key, &error)));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
 fn refused(key: &Address, error: &io::Error) -> String {
@@ -176,25 +199,27 @@ fn overlaps(key: SocketAddr, generation: &Generation<RelaySettings>, known: &[Bo
     })
 }
 
-/// Binds it, and waits a moment if it is in use: an address that the generation before has
-/// dropped is closed by the lanes between two events. What was kept at an address is in the way of
-/// nobody who may be there, and whoever may not does not go away in a moment.
+/// Binds it, and waits a moment if it is in use, while there are `pauses` left: an address that the
+/// generation before has dropped is closed by the lanes between two events. What was kept at an
+/// address is in the way of nobody who may be there, and whoever may not does not go away in a
+/// moment.
 fn bind_patiently(
     wanted: &Bind,
     kept: Vec<Option<OwnedFd>>,
+    pauses: &mut u32,
 ) -> io::Result<(Vec<Descriptor>, SocketAddr)> {
     if kept.iter().any(Option::is_some) {
         return bind_among(wanted, kept);
     }
-    for _ in 1..BIND_TRIES {
+    loop {
         match bind_as(wanted, kept.len()) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && *pauses > 0 => {
+                *pauses -= 1;
                 std::thread::sleep(BIND_PAUSE);
             }
             other => return other,
         }
     }
-    bind_as(wanted, kept.len())
 }
 
 /// One socket that all lanes take from: the kernel spreads nobody over several of one path.
@@ -208,5 +233,6 @@ fn listen_at_path(
     Ok((sockets, file))
 }
 
-const BIND_TRIES: usize = 20;
+/// Pauses of all addresses together: whoever waits here feeds no watchdog.
+const BIND_PAUSES: u32 = 20;
 const BIND_PAUSE: Duration = Duration::from_millis(10);

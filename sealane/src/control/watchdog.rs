@@ -1,5 +1,5 @@
-//! Whether every lane still reads its mail, told to a service manager that wants to know: it ends a
-//! process that does not say so, and starts it anew.
+//! Whether every lane still reads its mail: told to a service manager that wants to know, which ends
+//! a process that does not say so and starts it anew, and to whoever serves something on trial.
 
 use std::time::{Duration, Instant};
 
@@ -13,56 +13,81 @@ use crate::systemd;
 
 /// A question to all lanes now and then.
 pub(super) struct Watchdog {
-    /// Between two questions: it is told several times within what the manager waits for.
-    every: Duration,
+    /// Between two questions: the service manager is told several times within what it waits for.
+    /// None: it wants nothing.
+    every: Option<Duration>,
+    looked: Instant,
     asked: Instant,
     /// The number of the question.
     number: u64,
-    /// Whether a lane was silent when it was last looked at.
+    /// When the last question was asked that all lanes have answered.
+    answered: Option<Instant>,
+    /// Whether it was said that a lane is silent.
     was_silent: bool,
 }
 
 impl Watchdog {
-    /// What the service manager of this process wants, if it does.
-    pub(super) fn of_this_process() -> Option<Self> {
-        let patience = sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero())?;
-        let every = patience / TOLD_WITHIN_PATIENCE;
-        Some(Self { every, asked: Instant::now(), number: 0, was_silent: false })
+    /// What the service manager of this process wants.
+    pub(super) fn of_this_process() -> Self {
+        let patience = sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero());
+        let every = patience.map(|patience| patience / TOLD_WITHIN_PATIENCE);
+        let (looked, asked) = (Instant::now(), Instant::now());
+        Self { every, looked, asked, number: 0, answered: None, was_silent: false }
     }
 
-    /// How long nothing has to be done.
-    pub(super) fn wait(&self) -> Duration {
-        self.every.saturating_sub(self.asked.elapsed())
+    /// How long nothing has to be done for the manager, at most this long.
+    pub(super) fn wait(&self, at_most: Duration) -> Duration {
+        self.every.map_or(at_most, |every| every.saturating_sub(self.looked.elapsed()).min(at_most))
     }
 
-    /// Tells the manager that all lanes have answered, if they have, and asks again.
-    pub(super) fn look(&mut self, lanes: &[LaneHandle<Relay>]) {
-        if !self.wait().is_zero() {
+    /// When all lanes were last known to read their mail.
+    pub(super) const fn answered(&self) -> Option<Instant> {
+        self.answered
+    }
+
+    /// Tells the manager that all lanes have answered, if they have, and asks again; soon, if
+    /// somebody else waits for that.
+    pub(super) fn look(&mut self, lanes: &[LaneHandle<Relay>], is_urgent: bool) {
+        let urgent = is_urgent.then_some(URGENT_EVERY);
+        let Some(period) = self.every.into_iter().chain(urgent).min() else { return };
+        if self.looked.elapsed() < period {
             return;
         }
-        self.asked = Instant::now();
+        self.looked = Instant::now();
         // One that has ended is looked after elsewhere.
         let is_silent = |lane: &&LaneHandle<Relay>| {
             !lane.has_ended() && lane.counters.answered.value() != self.number
         };
-        let silent = lanes.iter().find(is_silent);
-        if let Some(lane) = silent.filter(|_| !self.was_silent) {
-            let number = lane.number;
+        match lanes.iter().find(is_silent) {
+            Some(lane) => self.tell_silence(lane.number),
+            None => {
+                self.was_silent = false;
+                self.answered = Some(self.asked);
+                if self.every.is_some() {
+                    systemd::tell(&[NotifyState::Watchdog]);
+                }
+                self.number += 1;
+                self.asked = self.looked;
+                for lane in lanes {
+                    lane.post(Mail::Answer(self.number));
+                }
+            }
+        }
+    }
+
+    fn tell_silence(&mut self, lane: usize) {
+        let is_long = self.every.is_some_and(|every| self.asked.elapsed() >= every);
+        if is_long && !self.was_silent {
+            self.was_silent = true;
             let text = format!(
-                "lane {number} does not answer; unless it does, the service manager \
+                "lane {lane} does not answer; unless it does, the service manager \
                                 will end this process; this is a fault of Sealane"
             );
             say_at(Priority::Error, &text);
-        }
-        self.was_silent = silent.is_some();
-        if !self.was_silent {
-            systemd::tell(&[NotifyState::Watchdog]);
-            self.number += 1;
-            for lane in lanes {
-                lane.post(Mail::Answer(self.number));
-            }
         }
     }
 }
 
 const TOLD_WITHIN_PATIENCE: u32 = 3;
+/// Between two questions of which somebody waits for the answer.
+const URGENT_EVERY: Duration = Duration::from_secs(1);

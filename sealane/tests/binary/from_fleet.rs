@@ -1,6 +1,8 @@
 //! What a fleet gives by way of a certificate store: looked at first, then served, answered, and
 //! left again if it does no good.
 
+mod beside;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +18,7 @@ use crate::harness::wait_for;
 
 /// A machine that includes what a fleet gives, and has a certificate in `site.pem`.
 struct Site {
+    authority: Authority,
     backend: Backend,
     folder: TempDir,
     settings: Settings,
@@ -24,15 +27,15 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let (folder, backend) = (tempfile::tempdir().unwrap(), Backend::echo());
-        let certificates = folder.path().join("site.pem");
-        fs::write(&certificates, Authority::new().leaf(KeyKind::P256, &NAMES)).unwrap();
+        let (folder, backend) = (tempfile::tempdir().unwrap(), Backend::echo_for_many());
+        let (authority, certificates) = (Authority::new(), folder.path().join("site.pem"));
+        fs::write(&certificates, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
         let store = folder.path().join("store");
         fs::create_dir(&store).unwrap();
         let listener = ListenerSettings::new("own", &certificates, &backend.address);
         let mut settings = Settings::new(vec![listener]);
         settings.more = format!("watch = false\ninclude = [\"store:{}\"]", store.display());
-        Self { backend, folder, settings, store }
+        Self { authority, backend, folder, settings, store }
     }
 
     /// Another on the same machine, which serves from the same store.
@@ -51,8 +54,11 @@ impl Site {
         }
     }
 
+    /// Starts it, and waits until it has looked at what lies there.
     fn start(&self) -> Sealane {
-        Sealane::start(self.folder.path(), &self.settings)
+        let sealane = Sealane::start(self.folder.path(), &self.settings);
+        wait_for("an answer", || Answer::read(&self.store));
+        sealane
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -71,6 +77,14 @@ impl Site {
 
     fn hold(&self, number: u64, file: &str) {
         self.given(number, file).put(&self.store, HELD).unwrap();
+    }
+
+    /// Gives a text, on trial or to hold.
+    fn give(&self, number: u64, is_on_trial: bool) {
+        match is_on_trial {
+            true => self.propose(number, "site.pem", true),
+            false => self.hold(number, "site.pem"),
+        }
     }
 
     fn propose(&self, number: u64, file: &str, is_on_trial: bool) {
@@ -169,7 +183,7 @@ fn what_nobody_confirms_any_more_is_left_for_what_was_served_before() {
     fs::remove_file(site.store.join(HELD)).unwrap();
     let own = fs::read_to_string(site.path("sealane.toml")).unwrap();
     fs::write(site.path("sealane.toml"), "nonsense").unwrap();
-    site.answered(4, 5);
+    site.answered(4, 0);
     assert!(has(&sealane, 4) && !has(&sealane, 5));
     fs::write(site.path("sealane.toml"), own).unwrap();
     // One after another on trial, and none of them holds.
@@ -193,15 +207,13 @@ fn a_text_with_which_a_process_ended_is_left_by_the_next() {
     assert_eq!(sealane.stop(), Some(0));
     for (number, is_on_trial) in [(2, true), (3, false)] {
         let sealane = site.start();
-        match is_on_trial {
-            true => site.propose(number, "site.pem", true),
-            false => site.hold(number, "site.pem"),
-        }
+        site.give(number, is_on_trial);
         wait_for("it to be served", || has(&sealane, number).then_some(()));
         sealane.signal(Signal::KILL);
         drop(sealane);
         assert_eq!(Answer::read(&site.store), None, "with its process an answer is gone");
         let next = site.start();
+        site.give(number, is_on_trial);
         let refusal = site.answered(1, number);
         assert!(refusal.contains("ended soon after it had begun"), "{refusal}");
         assert!(has(&next, 1) && !has(&next, number) && !is_well(&next));
@@ -209,6 +221,7 @@ fn a_text_with_which_a_process_ended_is_left_by_the_next() {
         next.signal(Signal::KILL);
         drop(next);
         let next = site.start();
+        site.give(number, is_on_trial);
         assert!(!site.answered(1, number).is_empty());
         if !is_on_trial {
             // Somebody wants it.
@@ -222,14 +235,12 @@ fn a_text_with_which_a_process_ended_is_left_by_the_next() {
     // With one after the other: none of them is forgotten.
     for (number, is_on_trial) in [(4, false), (5, true)] {
         let sealane = site.start();
-        match is_on_trial {
-            true => site.propose(number, "site.pem", true),
-            false => site.hold(number, "site.pem"),
-        }
+        site.give(number, is_on_trial);
         wait_for("it to be served", || has(&sealane, number).then_some(()));
         sealane.signal(Signal::KILL);
     }
     let sealane = site.start();
+    site.give(5, true);
     assert!(site.answered(1, 5).contains("ended soon after it had begun"));
     Proposed::take_back(&site.store).unwrap();
     assert!(site.answered(1, 4).contains("ended soon after it had begun"));
@@ -242,7 +253,7 @@ fn a_trial_that_is_over_is_not_begun_by_a_start() {
     site.given(1, "site.pem").put(&site.store, SETTLED).unwrap();
     site.propose(2, "site.pem", true);
     let sealane = site.start();
-    assert_eq!(site.answered(1, 2), "");
+    assert_eq!(site.answered(1, 0), "");
     std::thread::sleep(Duration::from_secs(2));
     assert!(has(&sealane, 1) && !has(&sealane, 2));
     assert_eq!(sealane.count_said("is served, on trial"), 0);
@@ -333,6 +344,7 @@ fn a_linked_folder_that_a_text_is_the_first_to_name_needs_a_word_in_the_own_file
     assert_eq!(sealane.stop(), Some(0));
     site.settings.more += &format!("\nprocess.sandbox_read = [{:?}]", elsewhere.path());
     let sealane = site.start();
+    site.propose(1, "linked/site.pem", false);
     assert_eq!(site.answered(0, 1), "");
     site.hold(1, "linked/site.pem");
     site.answered(1, 1);

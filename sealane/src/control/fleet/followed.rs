@@ -31,7 +31,6 @@ impl<T> Followed<T> {
         let now = facts(path);
         if self.facts != Some(now) {
             self.content = read()?;
-            // One that lies there at first may be of a trial that ended long ago.
             self.since = self.facts.map(|_| Instant::now());
             self.facts = Some(now);
         }

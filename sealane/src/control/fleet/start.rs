@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sealane_store::{Given, SETTLED, Trouble};
+use sealane_store::{Answerer, Given, SETTLED, Trouble};
 
 use super::say_refused;
 use crate::config::{Config, FleetText, FromFleet, Mistakes};
@@ -20,6 +20,11 @@ pub(crate) fn own_part(file: &Path) -> Result<Config, Mistakes> {
 /// a process has served before: without it, if that is not in order any more.
 pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
     let Some(FromFleet { store, .. }) = &own.fleet else { return own };
+    if is_anothers(store) {
+        let text = "another process takes what the fleet gives; this one does once that has ended";
+        say(&format!("include: store:{}: {text}", store.display()));
+        return own;
+    }
     let settled = match Given::read(store, SETTLED) {
         Ok(Some(settled)) => settled,
         Ok(None) => {
@@ -54,10 +59,17 @@ pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
 /// Notes that a start was refused with what a fleet gives: the next one is without.
 pub(crate) fn leave_out_next_time(fleet: &FromFleet) {
     let Some(given) = &fleet.given else { return };
-    let begun = Some(given.number);
-    let text = match (Trouble { begun, ..Trouble::read(&fleet.store) }).leave(&fleet.store) {
+    let mut trouble = Trouble::read(&fleet.store);
+    trouble.failed.extend(trouble.begun.replace(given.number).filter(|it| *it != given.number));
+    let text = match trouble.leave(&fleet.store) {
         Ok(()) => "the next start is without what the fleet gives".to_owned(),
         Err(error) => format!("{}: {error}", fleet.store.display()),
     };
     say_at(Priority::Error, &text);
+}
+
+/// Whether another process serves that takes what a fleet gives by this store.
+fn is_anothers(store: &Path) -> bool {
+    // What else is wrong there is said once this one serves.
+    matches!(Answerer::of(store), Ok(None))
 }

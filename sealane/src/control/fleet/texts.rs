@@ -18,8 +18,8 @@ pub(in crate::control) struct FleetTexts {
     pub(super) told: Option<Answer>,
     /// This process, as answers tell it from others.
     pub(super) process: u64,
-    pub(super) held: Followed<Given>,
-    pub(super) proposed: Followed<Proposed>,
+    held: Followed<Given>,
+    proposed: Followed<Proposed>,
     /// How the file with what is served looked, once that had settled.
     pub(super) settled: Option<Facts>,
     /// The numbers of texts with which processes before this one ended; none known before this one
@@ -30,8 +30,12 @@ pub(in crate::control) struct FleetTexts {
     pub(super) judged: Option<(Given, String)>,
     /// What holds and is refused, and why.
     pub(super) refused: Option<(Given, String)>,
+    /// The same of what has settled, if that is another.
+    settled_refused: Option<(Given, String)>,
     /// What was served before the text that is on trial; none: none is.
     pub(super) before_trial: Option<Box<Config>>,
+    /// Since when the text is served that was on trial last.
+    pub(super) trial_since: Option<Instant>,
     /// When it was tried last to serve that again, and was refused.
     pub(super) kept_from_it: Option<Instant>,
     /// Since when what is served is, if it was not known to do no harm.
@@ -55,7 +59,9 @@ impl Default for FleetTexts {
             has_begun: false,
             judged: None,
             refused: None,
+            settled_refused: None,
             before_trial: None,
+            trial_since: None,
             kept_from_it: None,
             taken_at: None,
             problem: None,
@@ -68,13 +74,18 @@ impl FleetTexts {
     /// Has what is refused looked at again: what was missing may be there.
     pub(in crate::control) fn look_again(&mut self) {
         self.judged.take_if(|(_, refusal)| !refusal.is_empty());
-        (self.refused, self.kept_from_it) = (None, None);
+        (self.refused, self.settled_refused, self.kept_from_it) = (None, None, None);
     }
 
     /// The same, and with what a process ended before: somebody wants it.
     pub(in crate::control) fn try_all_again(&mut self) {
         self.failed.clear();
         self.look_again();
+    }
+
+    /// Whether it is not known yet that what is served does no harm.
+    pub(in crate::control) const fn is_unproven(&self) -> bool {
+        self.taken_at.is_some() || self.before_trial.is_some()
     }
 
     /// The process ends, as it was told: by no fault of a text. Who comes next may answer.
@@ -121,16 +132,14 @@ impl FleetTexts {
         store: &Path,
         current: Option<&Given>,
     ) -> Option<(Option<Given>, bool)> {
-        let trial = self.proposed.content.as_ref().filter(|proposed| {
-            proposed.is_on_trial
-                && self.answerer.is_some()
-                && self.proposed.since.is_some_and(|at| at.elapsed() < PROPOSED_TIME)
-                && self.is_in_order(&proposed.given)
+        let trial = self.proposed().filter(|proposed| {
+            proposed.is_on_trial && self.answerer.is_some() && self.is_in_order(&proposed.given)
         });
         if let Some(trial) = trial {
             return Some((Some(trial.given.clone()), true));
         }
-        let may_be = |given: &Given| self.refused.as_ref().is_none_or(|(it, _)| it != given);
+        let refused = [&self.refused, &self.settled_refused];
+        let may_be = |given: &Given| refused.into_iter().flatten().all(|(it, _)| it != given);
         if let Some(held) = self.held.content.as_ref().filter(|held| may_be(held)) {
             return Some((Some(held.clone()), false));
         }
@@ -145,6 +154,13 @@ impl FleetTexts {
         settled.map(|settled| (Some(settled), false))
     }
 
+    /// What is proposed by somebody who is there: one that lies there at a start, or is as it was
+    /// for a while, may have ended long ago.
+    pub(super) fn proposed(&self) -> Option<&Proposed> {
+        let is_fresh = self.proposed.since.is_some_and(|at| at.elapsed() < PROPOSED_TIME);
+        self.proposed.content.as_ref().filter(|_| is_fresh)
+    }
+
     /// Whether this is what was looked at last.
     pub(super) fn is_judged(&self, given: &Given) -> bool {
         self.judged.as_ref().is_some_and(|(it, _)| it == given)
@@ -156,18 +172,27 @@ impl FleetTexts {
     }
 
     pub(super) fn refusal(&self) -> Option<&(Given, String)> {
-        let proposed = self.proposed.content.as_ref().and(self.judged.as_ref());
-        proposed.or(self.refused.as_ref())
+        let proposed = self.proposed().and(self.judged.as_ref());
+        proposed.or(self.refused.as_ref()).or(self.settled_refused.as_ref())
     }
 
-    /// Says how it is, if that is new.
-    pub(super) fn tell(&mut self, number: u64) -> io::Result<()> {
+    /// Notes that a text is refused that is not on trial.
+    pub(super) fn refuse(&mut self, given: Given, refusal: String) {
+        let is_settled = self.before_trial.is_none() && self.held.content.as_ref() != Some(&given);
+        let place = if is_settled { &mut self.settled_refused } else { &mut self.refused };
+        *place = Some((given, refusal));
+    }
+
+    /// Says how it is, if that is new: what is served, and when that was last known to be so.
+    pub(super) fn tell(&mut self, number: u64, well_at: Option<Instant>) -> io::Result<()> {
         let (checked, refusal) =
             self.refusal().map_or((0, ""), |(given, refusal)| (given.number, refusal));
         let (refusal, process) = (refusal.to_owned(), self.process);
-        let told = self.told.as_ref().map_or(0, |told| told.beat);
-        let beat = told + u64::from(self.before_trial.is_some());
-        let answer = Answer { holds: number, checked, refusal, process, beat };
+        let since = self.trial_since.filter(|_| self.before_trial.is_some());
+        let well_for =
+            |since| well_at.map_or(0, |at| at.saturating_duration_since(since).as_secs());
+        let trial_s = since.map_or(0, well_for);
+        let answer = Answer { holds: number, checked, refusal, process, trial_s };
         let Some(answerer) = &self.answerer else { return Ok(()) };
         if self.told.as_ref() != Some(&answer) {
             answerer.leave(&answer)?;

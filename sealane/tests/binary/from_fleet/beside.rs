@@ -1,0 +1,136 @@
+//! What goes on beside a text of a fleet's: clients that are served, other processes, and time.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use rustls::version::TLS13;
+use sealane_store::{Answer, Given, HELD, Proposed, SETTLED, Trouble};
+
+use super::{BINARY, Site, has, is_well};
+use crate::harness::client::Connector;
+use crate::harness::sealane::Sealane;
+use crate::harness::{PATIENCE, wait_for};
+
+/// One address of it is more exact than one that is served, and another is in use.
+#[test]
+fn a_check_is_met_by_no_client() {
+    let mut site = Site::new();
+    site.settings.listeners[0].move_to(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let sealane = site.start();
+    let port = site.settings.listeners[0].address.port();
+    let here = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let in_use = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let connector = Connector::new(site.authority.der(), &TLS13);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let visits = || {
+            while !is_over.load(Ordering::Relaxed) {
+                connector.connect(here).unwrap().echo(b"a word").unwrap();
+            }
+        };
+        let clients = [scope.spawn(visits), scope.spawn(visits)];
+        for number in 1..=5 {
+            let [exact, other] = [here, in_use.local_addr().unwrap()].map(|address| {
+                let given = site.given(number, "site.pem").text;
+                given.replace("127.0.0.1:0", &address.to_string())
+            });
+            let text = format!("{exact}{}", other.replace("given", "other"));
+            let given = Given { number, text };
+            Proposed { given, is_on_trial: false }.put(&site.store).unwrap();
+            let refusal = site.answered(0, number);
+            assert!(refusal.contains("other-") && !refusal.contains("given-"), "{refusal}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn of_what_holds_and_what_has_settled_each_is_refused_once() {
+    let site = Site::new();
+    site.given(1, "first.pem").put(&site.store, SETTLED).unwrap();
+    site.hold(2, "second.pem");
+    let mut refused = Sealane::launch(site.folder.path(), &site.settings, Path::new(BINARY));
+    refused.wait_until_said("the next start is without what the fleet gives");
+    drop(refused);
+    let sealane = site.start();
+    assert!(site.answered(0, 2).contains("second.pem"));
+    wait_for("the other", || {
+        let said = sealane.said();
+        said.iter().any(|line| line.contains("configuration 1 is refused")).then_some(())
+    });
+    let refused = || sealane.count_said("is refused here");
+    let before = refused();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(refused(), before, "{:?}", sealane.said());
+    fs::copy(site.path("site.pem"), site.path("second.pem")).unwrap();
+    sealane.signal(Signal::HUP);
+    site.answered(2, 0);
+    assert!(is_well(&sealane));
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// By hand, or twice: its administration's socket is in use.
+#[test]
+fn a_second_start_on_the_same_store_says_nothing_of_a_text() {
+    let site = Site::new();
+    let sealane = site.start();
+    site.hold(1, "site.pem");
+    site.answered(1, 0);
+    site.settled(1);
+    site.propose(2, "site.pem", true);
+    site.answered(2, 2);
+    let mut second = Sealane::launch(site.folder.path(), &site.settings, Path::new(BINARY));
+    second.wait_until_said("another process takes what the fleet gives");
+    assert_eq!(second.process.wait(PATIENCE).code(), Some(3));
+    assert_ne!(Trouble::read(&site.store).begun, Some(1));
+    assert_eq!(second.count_said("the next start is without"), 0);
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn a_start_that_is_refused_does_not_forget_what_ended_the_process_before() {
+    let site = Site::new();
+    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
+    let sealane = site.start();
+    site.hold(1, "other.pem");
+    site.answered(1, 0);
+    site.settled(1);
+    site.propose(2, "site.pem", true);
+    wait_for("it to be served", || has(&sealane, 2).then_some(()));
+    sealane.signal(Signal::KILL);
+    drop(sealane);
+    fs::remove_file(site.path("other.pem")).unwrap();
+    let mut refused = Sealane::launch(site.folder.path(), &site.settings, Path::new(BINARY));
+    refused.wait_until_said("the next start is without what the fleet gives");
+    drop(refused);
+    let sealane = site.start();
+    site.propose(2, "site.pem", true);
+    assert!(site.answered(0, 2).contains("ended soon after it had begun"));
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// Its command has ended, and the agent that would say so too.
+#[test]
+fn what_nobody_proposes_any_more_is_no_reason_to_be_degraded() {
+    let site = Site::new();
+    let sealane = site.start();
+    site.propose(1, "absent.pem", false);
+    assert!(site.answered(0, 1).contains("absent.pem"));
+    assert!(!is_well(&sealane));
+    wait_for("it to be over", || is_well(&sealane).then_some(()));
+    let answer = Answer::read(&site.store).unwrap();
+    assert_eq!((answer.checked, answer.refusal), (0, String::new()));
+    // Nor is it looked at again, whoever asks for that.
+    sealane.signal(Signal::HUP);
+    wait_for("a reload", || (sealane.count_said("sealane: reloaded") == 1).then_some(()));
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(sealane.count_said("configuration 1 is refused"), 1);
+    assert!(Given::read(&site.store, HELD).unwrap().is_none());
+    assert_eq!(sealane.stop(), Some(0));
+}
