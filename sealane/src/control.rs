@@ -34,7 +34,7 @@ use crate::access_log::{self, LaneLog, LogWriter};
 use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Uploads, Verdict};
 use crate::backends::RelaySettings;
 use crate::checks::{Checker, Found};
-use crate::config::Config;
+use crate::config::{Config, Mistake};
 use crate::connection_number::NumberGiver;
 use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
@@ -48,7 +48,7 @@ pub(crate) use build::unix_now;
 use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
 use fleet::FleetTexts;
-pub(crate) use fleet::{leave_out_next_time, own_part, with_fleets_part};
+pub(crate) use fleet::{own_part, with_fleets_part};
 use kept::KeptSockets;
 use listeners::counted;
 use on_demand::NamesDoor;
@@ -303,12 +303,10 @@ impl Control {
             descriptors: Descriptors::of(&self.config, tables).per_lane,
             memory_bytes: connection_bytes_of_lane(&self.config),
         };
-        let mut built =
-            build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
+        let (mut built, mut sockets) =
+            self.first_generation(&mut kept).map_err(ServeError::Configuration)?;
         self.root.follow(built.tickets.take());
         self.root.take_stored();
-        let mut sockets = open_new(&built.generation, &self.config, &self.bound, &mut kept)
-            .map_err(ServeError::Configuration)?;
         kept.let_go();
         sockets.keep();
         report(&built.warnings);
@@ -352,6 +350,41 @@ impl Control {
         self.tell_filter(&filtered);
         self.follow_files();
         Ok(())
+    }
+
+    /// Builds the first generation and binds its addresses; without what a fleet gives, if it is
+    /// by that that they are refused.
+    fn first_generation(
+        &mut self,
+        kept: &mut KeptSockets,
+    ) -> Result<(Built, NewSockets), Vec<String>> {
+        let mut attempt = kept.copy();
+        let refusal = match self.try_first_generation(&mut attempt) {
+            Ok(first) => {
+                *kept = attempt;
+                return Ok(first);
+            }
+            Err(refusal) => refusal,
+        };
+        drop(attempt);
+        let Some((given, file)) = self.given().cloned().zip(self.source.file()) else {
+            return Err(refusal);
+        };
+        self.config = own_part(file)
+            .map_err(|mistakes| mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
+        self.fingerprint = fingerprint(self.source.file(), &self.config);
+        let first = self.try_first_generation(kept)?;
+        self.refuse(given, refusal.join("\n"));
+        Ok(first)
+    }
+
+    fn try_first_generation(
+        &mut self,
+        kept: &mut KeptSockets,
+    ) -> Result<(Built, NewSockets), Vec<String>> {
+        let built = build(&self.config, 1, &mut self.registries)?;
+        let sockets = open_new(&built.generation, &self.config, &self.bound, kept)?;
+        Ok((built, sockets))
     }
 
     /// Says if a lane may make every system call, and lets the admin address show it.

@@ -6,9 +6,7 @@ use sealane_file_table::grow;
 
 use crate::args::ServeArguments;
 use crate::config::Config;
-use crate::control::{
-    ConfigSource, Control, Outcome, ServeError, leave_out_next_time, own_part, with_fleets_part,
-};
+use crate::control::{ConfigSource, Control, Outcome, ServeError, own_part, with_fleets_part};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
@@ -93,14 +91,10 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
         let text = format!("cannot grow the table of open files beforehand: {error}");
         say_at(Priority::Warning, &text);
     }
-    let fleet = config.fleet.clone();
     let control = Control::start(source, config, tables).map_err(|error| {
         say_at(Priority::Error, &error.to_string());
         match error {
-            ServeError::Configuration(_) => {
-                fleet.iter().for_each(leave_out_next_time);
-                Exit::Invalid
-            }
+            ServeError::Configuration(_) => Exit::Invalid,
             ServeError::LaneLost(_) | ServeError::System(..) => Exit::Failed,
         }
     })?;

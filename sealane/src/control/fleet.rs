@@ -30,7 +30,8 @@ use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
 use crate::relay::Relay;
 use followed::facts;
-pub(crate) use start::{leave_out_next_time, own_part, with_fleets_part};
+pub(crate) use start::{own_part, with_fleets_part};
+use texts::AGAIN_AFTER;
 pub(super) use texts::FleetTexts;
 
 impl Control {
@@ -66,9 +67,8 @@ impl Control {
     }
 
     fn follow_fleet(&mut self, store: &Path) -> io::Result<()> {
-        let current = self.given().map(|given| given.number);
         // What fails of it keeps nothing else from being done: a trial ends on a full disk too.
-        let followed = self.fleet.follow(store, current);
+        let followed = self.fleet.follow(store);
         if self.fleet.answerer.is_none() && self.fleet.before_trial.is_none() {
             return followed;
         }
@@ -84,7 +84,7 @@ impl Control {
     }
 
     /// The fleet's text that is served.
-    fn given(&self) -> Option<&Given> {
+    pub(super) fn given(&self) -> Option<&Given> {
         self.config.fleet.as_ref()?.given.as_ref()
     }
 
@@ -163,7 +163,7 @@ impl Control {
             }
             return Ok(());
         }
-        if !is_on_trial && self.fleet.kept_from_it.is_some_and(|at| at.elapsed() < KEPT_FROM_TIME) {
+        if !is_on_trial && self.fleet.kept_from_it.is_some_and(|at| at.elapsed() < AGAIN_AFTER) {
             return Ok(());
         }
         let before = is_on_trial.then(|| Box::new(self.config.clone()));
@@ -172,6 +172,9 @@ impl Control {
             _ => self.take(store, text.as_ref())?,
         };
         if refusal.is_empty() {
+            if !is_on_trial {
+                self.fleet.accept(text.as_ref());
+            }
             let number = text.map_or(0, |given| given.number);
             let trial = if is_on_trial { ", on trial" } else { "" };
             say(&format!("the fleet's configuration {number} is served{trial}"));
@@ -181,17 +184,26 @@ impl Control {
             self.fleet.before_trial = before.map(|before| first.unwrap_or(before));
             return Ok(());
         }
-        let number = text.as_ref().map_or(0, |given| given.number);
-        say_refused(number, &refusal);
-        match (is_on_trial, text) {
-            (true, Some(given)) => self.fleet.judged = Some((given, refusal)),
-            (false, Some(given)) => self.fleet.refuse(given, refusal),
-            (_, None) => {}
+        match text {
+            Some(given) if is_on_trial => {
+                say_refused(given.number, &refusal);
+                self.fleet.judged = Some((given, refusal));
+            }
+            Some(given) => self.refuse(given, refusal),
+            None => say_refused(0, &refusal),
         }
         if !is_on_trial && let Some(before) = self.fleet.before_trial.take() {
             self.go_back(before);
         }
         Ok(())
+    }
+
+    /// Notes that a text is refused that is not on trial, and says so if that is news.
+    pub(super) fn refuse(&mut self, given: Given, refusal: String) {
+        let (number, text) = (given.number, refusal.clone());
+        if self.fleet.refuse(given, refusal) {
+            say_refused(number, &text);
+        }
     }
 
     /// Takes a text, or none, and returns what is wrong with it.
@@ -231,12 +243,12 @@ impl Control {
                 self.fleet.taken_at = Some(Instant::now());
                 self.fleet.settled = None;
                 let current = self.given().cloned();
-                self.fleet.refused.take_if(|(refused, _)| Some(&*refused) == current.as_ref());
+                self.fleet.accept(current.as_ref());
             }
             Err(errors) => {
                 let text = format!(
                     "what was served before the trial is refused too, and tried again in {} s:\n{}",
-                    KEPT_FROM_TIME.as_secs(),
+                    AGAIN_AFTER.as_secs(),
                     errors.join("\n")
                 );
                 say_at(Priority::Error, &text);
@@ -280,7 +292,5 @@ fn say_refused(number: u64, refusal: &str) {
 /// Why a text is not taken that was once.
 const ENDED: &str = "the process that served by it last ended soon after it had begun: see what it \
                      said then, mend that, and try again with: sealane reload";
-/// For how long it is not tried again to end a trial that cannot be ended.
-const KEPT_FROM_TIME: Duration = Duration::from_secs(60);
 /// For how long a process has to serve by a text before the next one begins with it.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);

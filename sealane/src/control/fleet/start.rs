@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sealane_store::{Answerer, Given, SETTLED, Trouble};
+use sealane_store::{Answerer, Given, SETTLED};
 
 use super::say_refused;
 use crate::config::{Config, FleetText, FromFleet, Mistakes};
@@ -41,31 +41,10 @@ pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
         }
     };
     let number = settled.number;
-    let trouble = Trouble::read(store);
-    if trouble.begun == Some(number) {
-        // For once: what refused it may have been something else. If that cannot be written, it is
-        // left out once more.
-        let _ = Trouble { begun: None, ..trouble }.leave(store);
-        let text = "the last start with it was refused; it is tried once this one serves";
-        say_at(Priority::Error, &format!("the fleet's configuration {number} is left out: {text}"));
-        return own;
-    }
     Config::load_with(file, &FleetText::This(SETTLED, Some(settled))).unwrap_or_else(|mistakes| {
         say_refused(number, &mistakes.to_string());
         own
     })
-}
-
-/// Notes that a start was refused with what a fleet gives: the next one is without.
-pub(crate) fn leave_out_next_time(fleet: &FromFleet) {
-    let Some(given) = &fleet.given else { return };
-    let mut trouble = Trouble::read(&fleet.store);
-    trouble.failed.extend(trouble.begun.replace(given.number).filter(|it| *it != given.number));
-    let text = match trouble.leave(&fleet.store) {
-        Ok(()) => "the next start is without what the fleet gives".to_owned(),
-        Err(error) => format!("{}: {error}", fleet.store.display()),
-    };
-    say_at(Priority::Error, &text);
 }
 
 /// Whether another process serves that takes what a fleet gives by this store.

@@ -29,9 +29,9 @@ pub(in crate::control) struct FleetTexts {
     /// What was looked at of what is proposed, and what is wrong with it.
     pub(super) judged: Option<(Given, String)>,
     /// What holds and is refused, and why.
-    pub(super) refused: Option<(Given, String)>,
+    refused: Option<Refused>,
     /// The same of what has settled, if that is another.
-    settled_refused: Option<(Given, String)>,
+    settled_refused: Option<Refused>,
     /// What was served before the text that is on trial; none: none is.
     pub(super) before_trial: Option<Box<Config>>,
     /// Since when the text is served that was on trial last.
@@ -110,17 +110,15 @@ impl FleetTexts {
     }
 
     /// Reads what is new in the folder of the store.
-    pub(super) fn follow(&mut self, store: &Path, current: Option<u64>) -> io::Result<()> {
+    pub(super) fn follow(&mut self, store: &Path) -> io::Result<()> {
         if self.answerer.as_ref().is_none_or(|one| one.folder() != store || !one.is_there()) {
             (self.answerer, self.told) = (None, None);
             self.answerer = Answerer::of(store)?;
         }
         if self.answerer.is_some() && !self.has_begun {
             self.has_begun = true;
-            let settled = Given::read(store, SETTLED).ok().flatten().map(|given| given.number);
             let Trouble { begun, failed } = Trouble::read(store);
-            self.failed = failed;
-            self.failed.extend(begun.filter(|_| begun != settled && begun != current));
+            self.failed.extend(failed.into_iter().chain(begun));
         }
         self.held.follow(&store.join(HELD), || Given::read(store, HELD))?;
         self.proposed.follow(&store.join(PROPOSED), || Proposed::read(store))
@@ -139,7 +137,8 @@ impl FleetTexts {
             return Some((Some(trial.given.clone()), true));
         }
         let refused = [&self.refused, &self.settled_refused];
-        let may_be = |given: &Given| refused.into_iter().flatten().all(|(it, _)| it != given);
+        let may_be =
+            |given: &Given| !refused.into_iter().flatten().any(|one| one.keeps_away(given));
         if let Some(held) = self.held.content.as_ref().filter(|held| may_be(held)) {
             return Some((Some(held.clone()), false));
         }
@@ -173,14 +172,25 @@ impl FleetTexts {
 
     pub(super) fn refusal(&self) -> Option<&(Given, String)> {
         let proposed = self.proposed().and(self.judged.as_ref());
-        proposed.or(self.refused.as_ref()).or(self.settled_refused.as_ref())
+        let refused = self.refused.as_ref().or(self.settled_refused.as_ref());
+        proposed.or(refused.map(|one| &one.what))
     }
 
-    /// Notes that a text is refused that is not on trial.
-    pub(super) fn refuse(&mut self, given: Given, refusal: String) {
+    /// Notes that a text is refused that is not on trial, and returns whether that is news.
+    pub(in crate::control) fn refuse(&mut self, given: Given, refusal: String) -> bool {
         let is_settled = self.before_trial.is_none() && self.held.content.as_ref() != Some(&given);
         let place = if is_settled { &mut self.settled_refused } else { &mut self.refused };
-        *place = Some((given, refusal));
+        let what = (given, refusal);
+        let is_news = place.as_ref().is_none_or(|before| before.what != what);
+        *place = Some(Refused { what, at: Instant::now() });
+        is_news
+    }
+
+    /// Notes that a text is served that is not on trial.
+    pub(super) fn accept(&mut self, given: Option<&Given>) {
+        self.settled_refused = None;
+        let is_held = self.held.content.as_ref() == given;
+        self.refused.take_if(|one| is_held || Some(&one.what.0) == given);
     }
 
     /// Says how it is, if that is new: what is served, and when that was last known to be so.
@@ -202,5 +212,20 @@ impl FleetTexts {
     }
 }
 
+/// A text that was refused here, and why.
+struct Refused {
+    what: (Given, String),
+    at: Instant,
+}
+
+impl Refused {
+    /// Whether this text is not to be tried: something else may have been in its way for a while.
+    fn keeps_away(&self, given: &Given) -> bool {
+        self.what.0 == *given && self.at.elapsed() < AGAIN_AFTER
+    }
+}
+
+/// After what time it is tried again what was refused, or to end a trial that cannot be ended.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// For how long what is proposed is believed without being written again.
 const PROPOSED_TIME: Duration = Duration::from_secs(15);
