@@ -233,8 +233,11 @@ impl Control {
                 }
                 Ok(Event::Reload(verdict)) => {
                     self.fleet.try_all_again();
+                    let told = self.reload();
+                    // What holds and was refused is looked at again: whoever asked wants to know.
+                    self.look_after_fleet();
                     // Who waited may have left.
-                    let _ = verdict.send(self.reload());
+                    let _ = verdict.send(self.with_fleets_refusal(told));
                     Pending::note(&mut pending);
                 }
                 Ok(Event::Checked(found)) => self.end_check(found),

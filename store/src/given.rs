@@ -31,12 +31,13 @@ impl Given {
         Ok(Proposed::read_from(folder, file)?.map(|proposed| proposed.given))
     }
 
-    /// Has the folder `to` know what the folder `from` does of texts that were taken: one comes in
-    /// the place of the other.
+    /// Has the folder `to` know what the folder `from` does of texts that were taken, and of those
+    /// with which processes ended: one comes in the place of the other.
     ///
     /// # Errors
     /// The folder `to` cannot be written.
     pub fn carry_over(from: &Path, to: &Path) -> io::Result<()> {
+        Trouble::read(from).leave(to)?;
         for file in [HELD, SETTLED] {
             // What cannot be read is nothing to anybody there either.
             if let Ok(Some(given)) = Self::read(from, file) {
@@ -115,12 +116,14 @@ impl Proposed {
     }
 }
 
-/// The configurations with which processes ended: what one has begun to look at or to serve by,
-/// until that has done no harm for a while, and those before.
+/// The configurations with which processes ended: what one looks at or serves by, until that has
+/// done no harm for a while, and those before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// The number of what a process has begun; none if it is known to do no harm.
-    pub begun: Option<u64>,
+    /// The number of what a process looks at.
+    pub looked_at: Option<u64>,
+    /// The number of what it serves by; none if that is known to do no harm.
+    pub taken: Option<u64>,
     /// The numbers of those with which processes ended before.
     pub failed: BTreeSet<u64>,
 }
@@ -134,9 +137,19 @@ impl Trouble {
             // What is cut or strange leaves out less.
             let _ = file.take(TROUBLE_BYTES_MAX).read_to_string(&mut text);
         }
-        let (begun, failed) = text.split_once('\n').unwrap_or((&text, ""));
-        let failed = failed.split_whitespace().filter_map(|number| number.parse().ok());
-        Self { begun: begun.parse().ok(), failed: failed.take(FAILED_MAX).collect() }
+        let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
+        // Numbers begin with 1.
+        let mut one = || numbers.next().flatten().filter(|number| *number != 0);
+        let (looked_at, taken) = (one(), one());
+        Self { looked_at, taken, failed: numbers.flatten().take(FAILED_MAX).collect() }
+    }
+
+    /// What the process after the one that left it has to leave alone: a look takes no time, so
+    /// where one was under way, it was that.
+    #[must_use]
+    pub fn ended(mut self) -> BTreeSet<u64> {
+        self.failed.extend(self.looked_at.or(self.taken));
+        self.failed
     }
 
     /// Leaves it, the newest of what failed if that is much.
@@ -147,12 +160,10 @@ impl Trouble {
         if *self == Self::default() {
             return remove(folder, TROUBLE);
         }
-        let mut text = self.begun.map_or(String::new(), |begun| begun.to_string());
-        text.push('\n');
-        for number in self.failed.iter().rev().take(FAILED_MAX) {
-            text += &format!("{number} ");
-        }
-        replace_file(folder, TROUBLE, text.as_bytes())
+        let failed = self.failed.iter().rev().take(FAILED_MAX).copied();
+        let begun = [self.looked_at, self.taken].map(Option::unwrap_or_default);
+        let numbers: Vec<_> = begun.into_iter().chain(failed).map(|it| it.to_string()).collect();
+        replace_file(folder, TROUBLE, numbers.join(" ").as_bytes())
     }
 }
 
@@ -179,7 +190,7 @@ const NUMBER: &str = "# sealane-fleet ";
 const ON_TRIAL: &str = " on trial";
 /// Numbers that are remembered, with which processes ended.
 const FAILED_MAX: usize = 16;
-/// The file with those, and with what a process has begun.
+/// The file with those, and with what a process looks at or serves by.
 const TROUBLE: &str = "fleet-trouble";
 const TROUBLE_BYTES_MAX: u64 = 1024;
 
@@ -217,16 +228,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         assert_eq!(Trouble::read(folder), Trouble::default());
-        for (begun, failed) in [(Some(7), vec![]), (Some(7), vec![5, 6]), (None, vec![6])] {
-            let trouble = Trouble { begun, failed: failed.into_iter().collect() };
+        for (looked_at, taken, failed, ended) in [
+            (None, Some(7), vec![], vec![7]),
+            (Some(8), None, vec![5, 6], vec![5, 6, 8]),
+            (Some(8), Some(7), vec![5], vec![5, 8]),
+            (None, None, vec![6], vec![6]),
+        ] {
+            let trouble = Trouble { looked_at, taken, failed: failed.into_iter().collect() };
             trouble.leave(folder).unwrap();
             assert_eq!(Trouble::read(folder), trouble);
+            assert_eq!(trouble.ended(), ended.into_iter().collect());
         }
-        let many = Trouble { begun: Some(u64::MAX), failed: (u64::MAX - 100..u64::MAX).collect() };
+        let many = u64::MAX - 100..u64::MAX;
+        let many = Trouble { taken: Some(u64::MAX), looked_at: Some(9), failed: many.collect() };
         many.leave(folder).unwrap();
         let kept = Trouble::read(folder);
-        assert_eq!((kept.begun, kept.failed.len()), (many.begun, FAILED_MAX));
-        assert_eq!(kept.failed.last(), many.failed.last());
+        assert_eq!((kept.taken, kept.looked_at), (many.taken, many.looked_at));
+        assert_eq!((kept.failed.len(), kept.failed.last()), (FAILED_MAX, many.failed.last()));
         Trouble::default().leave(folder).unwrap();
         assert!(!folder.join(TROUBLE).exists());
         fs::write(folder.join(TROUBLE), "nonsense").unwrap();

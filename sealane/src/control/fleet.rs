@@ -25,6 +25,7 @@ use sealane_store::{Given, HELD, PROPOSED, Proposed, SETTLED};
 use super::Control;
 use super::build::build;
 use super::sockets::try_new;
+use crate::admin::Verdict;
 use crate::config::{Config, FleetText, FromFleet, Mistake};
 use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
@@ -83,6 +84,15 @@ impl Control {
         followed.and(settled).and(looked).and(taken).and(told)
     }
 
+    /// A verdict with what is wrong with the fleet's text, if something is.
+    pub(super) fn with_fleets_refusal(&self, mut verdict: Verdict) -> Verdict {
+        let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
+        verdict
+            .warnings
+            .extend(refused.map(|(given, refusal)| told_refused(given.number, refusal)));
+        verdict
+    }
+
     /// The fleet's text that is served.
     pub(super) fn given(&self) -> Option<&Given> {
         self.config.fleet.as_ref()?.given.as_ref()
@@ -103,14 +113,14 @@ impl Control {
         if self.fleet.taken_at.is_some_and(|at| !has_settled(at)) {
             return Ok(());
         }
-        let is_on_trial = self.fleet.before_trial.is_some();
+        let is_on_trial = self.fleet.is_on_trial();
         let current = self.given().map(|given| given.number);
         if self.fleet.taken_at.take().is_some() {
             if let Some(number) = current.filter(|_| !is_on_trial) {
                 // What is older does not come again.
-                self.fleet.failed.retain(|failed| *failed > number);
+                self.fleet.trouble.failed.retain(|failed| *failed > number);
             }
-            self.fleet.mark(store, None)?;
+            self.fleet.mark_taken(store, None)?;
         }
         if is_on_trial {
             return Ok(());
@@ -121,6 +131,8 @@ impl Control {
         {
             if Given::read(store, SETTLED).ok().flatten().as_ref() != Some(given) {
                 given.put(store, SETTLED)?;
+                // The store may be another than it was.
+                self.fleet.trouble.leave(store)?;
             }
             self.fleet.settled = facts(&path);
         }
@@ -131,17 +143,16 @@ impl Control {
     fn look_at_proposed(&mut self, store: &Path) -> io::Result<()> {
         let Some(Proposed { given, .. }) = self.fleet.proposed() else { return Ok(()) };
         let is_judged = self.fleet.is_judged(given);
-        // One at a time: the next process is to know which one this ended with.
-        if is_judged || self.fleet.answerer.is_none() || self.fleet.taken_at.is_some() {
+        if is_judged || self.fleet.answerer.is_none() {
             return Ok(());
         }
         let (given, number) = (given.clone(), given.number);
-        let refusal = match self.fleet.failed.contains(&number) {
+        let refusal = match self.fleet.has_failed(number) {
             true => ENDED.to_owned(),
             false => {
-                self.fleet.mark(store, Some(number))?;
+                self.fleet.mark_look(store, Some(number))?;
                 let wrong = self.wrong_with(PROPOSED, &given).join("\n");
-                self.fleet.mark(store, None)?;
+                self.fleet.mark_look(store, None)?;
                 wrong
             }
         };
@@ -168,7 +179,7 @@ impl Control {
         }
         let before = is_on_trial.then(|| Box::new(self.config.clone()));
         let refusal = match text.as_ref().map(|given| given.number) {
-            Some(number) if self.fleet.failed.contains(&number) => ENDED.to_owned(),
+            Some(number) if self.fleet.has_failed(number) => ENDED.to_owned(),
             _ => self.take(store, text.as_ref())?,
         };
         if refusal.is_empty() {
@@ -211,7 +222,7 @@ impl Control {
         let settled = Given::read(store, SETTLED).ok().flatten();
         let is_new = given.is_some() && settled.as_ref() != given;
         if let Some(given) = given.filter(|_| is_new) {
-            let marked = self.fleet.mark(store, Some(given.number));
+            let marked = self.fleet.mark_taken(store, Some(given.number));
             // What ends a trial is taken in any case.
             if self.fleet.before_trial.is_none() {
                 marked?;
@@ -228,7 +239,7 @@ impl Control {
                 self.fleet.taken_at = Some(Instant::now());
             }
             // If that fails, a later start leaves out what was refused here.
-            false if is_new => drop(self.fleet.mark(store, None)),
+            false if is_new => drop(self.fleet.mark_taken(store, None)),
             false => {}
         }
         Ok(wrong.join("\n"))
@@ -240,6 +251,8 @@ impl Control {
         match self.serve((*before).clone()) {
             Ok(_) => {
                 say("what was served before the trial is served again");
+                // What this one reads may be of folders that the trial's did not name.
+                self.follow_files();
                 self.fleet.taken_at = Some(Instant::now());
                 self.fleet.settled = None;
                 let current = self.given().cloned();
@@ -283,14 +296,17 @@ impl Control {
 }
 
 fn say_refused(number: u64, refusal: &str) {
-    let text = format!(
+    say_at(Priority::Error, &told_refused(number, refusal));
+}
+
+fn told_refused(number: u64, refusal: &str) -> String {
+    format!(
         "the fleet's configuration {number} is refused here, what is served goes on:\n{refusal}"
-    );
-    say_at(Priority::Error, &text);
+    )
 }
 
 /// Why a text is not taken that was once.
 const ENDED: &str = "the process that served by it last ended soon after it had begun: see what it \
                      said then, mend that, and try again with: sealane reload";
 /// For how long a process has to serve by a text before the next one begins with it.
-const SETTLED_AFTER: Duration = Duration::from_secs(5);
+const SETTLED_AFTER: Duration = Duration::from_secs(15);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sd_notify::NotifyState;
 use sealane_lanes::generation::Publication;
 use sealane_lanes::mailbox::Mail;
-use sealane_store::HELD;
+use sealane_store::{HELD, PROPOSED};
 
 use super::build::build;
 use super::kept::KeptSockets;
@@ -25,7 +25,8 @@ impl Control {
     pub(super) fn reload(&mut self) -> Verdict {
         let given = self.config.fleet.as_ref().and_then(|fleet| fleet.given.clone());
         self.fleet.look_again();
-        self.reload_with(&FleetText::This(HELD, given))
+        let name = if self.fleet.is_on_trial() { PROPOSED } else { HELD };
+        self.reload_with(&FleetText::This(name, given))
     }
 
     /// The same, with `text` of what a fleet gives.

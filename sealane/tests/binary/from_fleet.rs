@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
-use crate::harness::{PATIENCE, wait_for};
+use crate::harness::{PATIENCE, tools, wait_for};
 
 /// A machine that includes what a fleet gives, and has a certificate in `site.pem`.
 struct Site {
@@ -103,7 +103,7 @@ impl Site {
         wait_for("a text that has settled", || {
             let settled = Given::read(&self.store, SETTLED).unwrap();
             let is_it = settled.is_some_and(|given| given.number == number);
-            (is_it && Trouble::read(&self.store).begun.is_none()).then_some(())
+            (is_it && Trouble::read(&self.store).taken.is_none()).then_some(())
         });
     }
 }
@@ -144,6 +144,11 @@ fn what_a_fleet_proposes_is_looked_at_and_what_it_gives_is_served() {
     site.hold(8, "late.pem");
     assert!(site.answered(7, 8).contains("late.pem"));
     assert!(has(&sealane, 7));
+    let told = tools::output(&mut sealane.command(&["reload"]));
+    assert!(
+        told.contains("configuration 8 is refused here") && told.contains("late.pem"),
+        "{told}"
+    );
     fs::copy(site.path("site.pem"), site.path("late.pem")).unwrap();
     sealane.signal(Signal::HUP);
     site.answered(8, 0);

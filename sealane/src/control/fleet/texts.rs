@@ -1,6 +1,5 @@
 //! What is known of a fleet's texts beside the one that is served, and which of them is meant to be.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,9 +21,9 @@ pub(in crate::control) struct FleetTexts {
     proposed: Followed<Proposed>,
     /// How the file with what is served looked, once that had settled.
     pub(super) settled: Option<Facts>,
-    /// The numbers of texts with which processes before this one ended; none known before this one
-    /// has begun to answer.
-    pub(super) failed: BTreeSet<u64>,
+    /// What this process looks at and serves by, and what processes before it ended with; nothing
+    /// is known before this one has begun to answer.
+    pub(super) trouble: Trouble,
     pub(super) has_begun: bool,
     /// What was looked at of what is proposed, and what is wrong with it.
     pub(super) judged: Option<(Given, String)>,
@@ -55,7 +54,7 @@ impl Default for FleetTexts {
             held: Followed::default(),
             proposed: Followed::default(),
             settled: None,
-            failed: BTreeSet::new(),
+            trouble: Trouble::default(),
             has_begun: false,
             judged: None,
             refused: None,
@@ -79,13 +78,18 @@ impl FleetTexts {
 
     /// The same, and with what a process ended before: somebody wants it.
     pub(in crate::control) fn try_all_again(&mut self) {
-        self.failed.clear();
+        self.trouble.failed.clear();
         self.look_again();
+    }
+
+    /// Whether what is served is on trial.
+    pub(in crate::control) const fn is_on_trial(&self) -> bool {
+        self.before_trial.is_some()
     }
 
     /// Whether it is not known yet that what is served does no harm.
     pub(in crate::control) const fn is_unproven(&self) -> bool {
-        self.taken_at.is_some() || self.before_trial.is_some()
+        self.taken_at.is_some() || self.is_on_trial()
     }
 
     /// The process ends, as it was told: by no fault of a text. Who comes next may answer.
@@ -94,7 +98,8 @@ impl FleetTexts {
             && self.taken_at.take().is_some()
         {
             // If that fails, the next process leaves out a text that does no harm, and says so.
-            let _ = self.mark(answerer.folder(), None);
+            self.trouble.taken = None;
+            let _ = self.trouble.leave(answerer.folder());
         }
         self.end();
     }
@@ -104,24 +109,37 @@ impl FleetTexts {
         (self.is_leaving, self.answerer) = (true, None);
     }
 
-    /// Notes what this process begins, or that this does no harm.
-    pub(super) fn mark(&self, store: &Path, begun: Option<u64>) -> io::Result<()> {
-        Trouble { begun, failed: self.failed.clone() }.leave(store)
+    /// Whether a process ended with this text.
+    pub(super) fn has_failed(&self, number: u64) -> bool {
+        self.trouble.failed.contains(&number)
+    }
+
+    /// Notes for the next process what this one looks at, or that this does no harm.
+    pub(super) fn mark_look(&mut self, store: &Path, number: Option<u64>) -> io::Result<()> {
+        self.trouble.looked_at = number;
+        self.trouble.leave(store)
+    }
+
+    /// The same of what it serves by.
+    pub(super) fn mark_taken(&mut self, store: &Path, number: Option<u64>) -> io::Result<()> {
+        self.trouble.taken = number;
+        self.trouble.leave(store)
     }
 
     /// Reads what is new in the folder of the store.
     pub(super) fn follow(&mut self, store: &Path) -> io::Result<()> {
         if self.answerer.as_ref().is_none_or(|one| one.folder() != store || !one.is_there()) {
+            self.has_begun &= self.answerer.as_ref().is_some_and(|one| one.folder() == store);
             (self.answerer, self.told) = (None, None);
             self.answerer = Answerer::of(store)?;
         }
         if self.answerer.is_some() && !self.has_begun {
             self.has_begun = true;
-            let Trouble { begun, failed } = Trouble::read(store);
-            self.failed.extend(failed.into_iter().chain(begun));
+            self.trouble.failed = Trouble::read(store).ended();
         }
-        self.held.follow(&store.join(HELD), || Given::read(store, HELD))?;
-        self.proposed.follow(&store.join(PROPOSED), || Proposed::read(store))
+        // This first: it is taken back after what holds is there.
+        let proposed = self.proposed.follow(&store.join(PROPOSED), || Proposed::read(store));
+        self.held.follow(&store.join(HELD), || Given::read(store, HELD)).and(proposed)
     }
 
     /// The text that is meant to be served instead of `current`, and whether that is on trial.

@@ -3,17 +3,19 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use rustls::version::TLS13;
-use sealane_store::{Given, HELD, Proposed, SETTLED, Trouble};
+use sealane_store::{Answer, Given, HELD, Proposed, SETTLED, Trouble};
 
 use super::{BINARY, Site, has, is_well};
 use crate::harness::client::Connector;
+use crate::harness::process::Process;
 use crate::harness::sealane::Sealane;
-use crate::harness::{PATIENCE, wait_for};
+use crate::harness::{PATIENCE, tools, wait_for};
 
 /// One address of it is more exact than one that is served, and another is in use.
 #[test]
@@ -81,7 +83,7 @@ fn a_second_start_on_the_same_store_says_nothing_of_a_text() {
     let mut second = Sealane::launch(site.folder.path(), &site.settings, Path::new(BINARY));
     second.wait_until_said("another process takes what the fleet gives");
     assert_eq!(second.process.wait(PATIENCE).code(), Some(3));
-    assert_ne!(Trouble::read(&site.store).begun, Some(1));
+    assert_ne!(Trouble::read(&site.store).taken, Some(1));
     assert_eq!(sealane.stop(), Some(0));
 }
 
@@ -120,5 +122,36 @@ fn what_nobody_proposes_any_more_is_no_reason_to_be_degraded() {
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(sealane.count_said("configuration 1 is refused"), 1);
     assert!(Given::read(&site.store, HELD).unwrap().is_none());
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// What its control thread says is not all: lanes may hang by it.
+#[test]
+fn a_text_by_which_lanes_do_not_serve_is_not_proven() {
+    let Some(strace) = tools::required("strace") else { return };
+    let site = Site::new();
+    let sealane = site.start();
+    site.propose(1, "site.pem", true);
+    site.answered(1, 1);
+    let lanes = sealane.process.threads("lane");
+    assert!(!lanes.is_empty());
+    let mut held = Command::new(strace);
+    held.args(["-qq", "-o", "/dev/null", "-e", "trace=epoll_wait,epoll_pwait,epoll_pwait2"]);
+    held.args(["-e", "inject=epoll_wait,epoll_pwait,epoll_pwait2:delay_enter=600000000"]);
+    held.args(lanes.iter().flat_map(|lane| ["-p".to_owned(), lane.to_string()]));
+    let mut held = Process::new(held.spawn().unwrap());
+    let trial_s = || {
+        site.propose(1, "site.pem", true);
+        std::thread::sleep(Duration::from_secs(4));
+        Answer::read(&site.store).unwrap().trial_s
+    };
+    let before = trial_s();
+    assert_eq!(trial_s(), before, "lanes say nothing");
+    held.signal(Signal::KILL);
+    held.wait(PATIENCE);
+    wait_for("lanes that serve", || {
+        let after = trial_s();
+        (after > before).then_some(())
+    });
     assert_eq!(sealane.stop(), Some(0));
 }
