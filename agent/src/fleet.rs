@@ -52,7 +52,7 @@ use configuration::Heard;
 pub(crate) use configure::{configure, withdraw};
 use places::Places;
 use replica::Replica;
-pub(crate) use status::{leave_word, statuses, table};
+pub(crate) use status::{Statuses, leave_word, table};
 pub(crate) use tickets::rotate_tickets;
 
 /// A fleet as one of its machines sees it.

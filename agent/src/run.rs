@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 use sealane_operator::memory::hide_memory;
-use sealane_operator::{Priority, say, say_at, sealing_keys, value};
+use sealane_operator::{Mistakes, Priority, reader, say, say_at, sealing_keys, value};
 use sealane_store::{DATA_FILE, GIVEN_BYTES_MAX, KeyedStore, SealingKeys, Store, examine};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -166,7 +166,14 @@ fn text_of(file: &Path) -> Result<String, End> {
              at most so many; put what is long into files of the machines"
         )));
     }
-    String::from_utf8(text).map_err(|_| named("it is no text in UTF-8".into()))
+    let text = String::from_utf8(text).map_err(|_| named("it is no text in UTF-8".into()))?;
+    // What is none at all is no machine's work: to tell mistakes takes seconds where all is one.
+    let (_, mistakes) =
+        reader::read(Path::new(&name), &text, |table| table.value("listener").map(drop));
+    match mistakes.is_empty() {
+        true => Ok(text),
+        false => Err(End::invalid(Mistakes(mistakes))),
+    }
 }
 
 fn withdraw(config: &Path) -> Result<(), End> {
@@ -187,11 +194,14 @@ fn fleet_status(file: &Path, is_json: bool) -> Result<(), End> {
     let fleet = fleet_of(file, &settings)?;
     let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
-    let statuses = runtime.block_on(fleet::statuses(&etcd, &fleet.prefix));
-    let statuses = statuses.map_err(End::failed)?;
+    let all = runtime.block_on(fleet::Statuses::ask(&etcd, &fleet.prefix));
+    let fleet::Statuses { told, strange } = all.map_err(End::failed)?;
+    for strange in strange.iter().take(STRANGE_SHOWN_MAX) {
+        say_at(Priority::Warning, strange);
+    }
     let text = match is_json {
-        true => serde_json::to_string_pretty(&statuses).map_err(End::failed)? + "\n",
-        false => fleet::table(&statuses),
+        true => serde_json::to_string_pretty(&told).map_err(End::failed)? + "\n",
+        false => fleet::table(&told),
     };
     io::stdout().write_all(text.as_bytes()).map_err(End::failed)
 }
@@ -361,3 +371,5 @@ fn tell(state: &[NotifyState<'_>]) {
 
 /// For how long an end waits for what is under way.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// Lines of what is no status that are shown.
+const STRANGE_SHOWN_MAX: usize = 10;

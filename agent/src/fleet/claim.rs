@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::Fleet;
 use super::sealed::{self, Rank};
-use super::status::statuses;
+use super::status::Statuses;
 use crate::agent::now;
 use crate::etcd::{Change, Compare, Entry, EtcdError};
 use crate::failure::{Failed, plain};
@@ -265,8 +265,8 @@ impl Fleet {
     async fn wait_until_all_have(&self, revision: i64) {
         let all = async {
             loop {
-                if let Ok(statuses) = statuses(&self.etcd, self.places.all()).await
-                    && statuses.iter().all(|status| status.revision >= revision)
+                if let Ok(statuses) = Statuses::ask(&self.etcd, self.places.all()).await
+                    && statuses.told.iter().all(|status| status.revision >= revision)
                 {
                     return;
                 }

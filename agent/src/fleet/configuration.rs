@@ -10,21 +10,25 @@
 //! Nothing is served that a machine's own `sealane serve` has not found in order. What it serves on
 //! trial it serves for as long as this agent finds it proposed, and says so again and again.
 
+mod heard;
+mod taking;
+
 use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealane_operator::{Priority, say, say_at};
-use sealane_store::{
-    Answer, GIVEN_BYTES_MAX, Given, HELD, KeyedStore, Proposed, SealingKeys, UnsealError,
-};
+use sealane_store::{Answer, GIVEN_BYTES_MAX, Given, HELD, Proposed, SealingKeys, UnsealError};
 use serde::{Deserialize, Serialize};
 
 use super::Fleet;
-use super::replica::ours;
 use crate::etcd::{Change, Compare, Entry, EtcdError};
 use crate::failure::plain;
+use crate::settings::FleetSettings;
+pub(super) use heard::Heard;
+use heard::There;
+use taking::{Memory, Taking};
 
 /// A text of the fleet's, as it is sealed.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -38,6 +42,9 @@ pub(super) struct Version {
     /// The number of what was proposed last, beside what holds.
     #[serde(default)]
     pub(super) last: u64,
+    /// The lease of the command that proposes it.
+    #[serde(default)]
+    pub(super) lease: i64,
 }
 
 impl Version {
@@ -87,136 +94,33 @@ impl NotOpened {
     }
 }
 
-/// What the cluster has at a place.
-#[derive(Clone, Debug, Default)]
-struct There {
-    /// The revision at which it was put there; 0: nothing is there.
-    at: i64,
-    /// The revision at which the place was taken.
-    made: i64,
-    /// Whether it is sealed with the key that this machine seals with.
-    is_current: bool,
-    /// Whether it is what only other machines can read.
-    is_foreign: bool,
-    version: Option<Version>,
-}
-
-/// What the cluster has, as this machine has heard.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    holds: There,
-    proposed: There,
-    /// Up to which number what was proposed has ended.
-    over: u64,
-    /// The number of what was proposed last, as this machine remembers it.
-    pub(super) last: u64,
-    /// Whether what holds was put again because an older key had sealed it.
-    is_resealed: bool,
-}
-
-/// What this machine has taken: numbers that only rise, so that nobody sets it back with what was
-/// true once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Memory {
-    /// The number of what was said last to hold.
-    holds: u64,
-    /// The number of what was proposed last.
-    proposed: u64,
-    /// Up to which number nothing is proposed any more.
-    over: u64,
-}
-
-impl Memory {
-    fn read(store: &KeyedStore) -> Result<Self, EtcdError> {
-        let kept = store.kept(MEMORY).map_err(|error| ours(&error))?;
-        let text = kept.map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
-        let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
-        let mut next = || numbers.next().unwrap_or(0);
-        Ok(Self { holds: next(), proposed: next(), over: next() })
-    }
-
-    fn keep(self, store: &KeyedStore) -> Result<(), EtcdError> {
-        let text = format!("{} {} {}", self.holds, self.proposed, self.over);
-        let kept = store.keep(&[], 0, &[(MEMORY, Some(text.as_bytes()))]);
-        kept.map(drop).map_err(|error| ours(&error))
-    }
-}
-
-/// What a machine takes of what is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Taking {
-    memory: Memory,
-    /// What is to hold; none: what is here stays.
-    held: Option<Given>,
-    /// What is to be looked at.
-    proposed: Option<Proposed>,
-    /// Whether what is there is older than what this machine knows.
-    is_old: bool,
-}
-
-impl Taking {
-    /// What the machine `me`, which remembers `before`, takes of what holds and is proposed.
-    fn of(holds: Option<&Version>, proposed: Option<&Version>, me: &str, before: Memory) -> Self {
-        let mut memory = before;
-        let last = holds.map_or(0, |holds| holds.last);
-        let is_old = holds.map_or(0, |holds| holds.number) < memory.holds || last < memory.proposed;
-        let holds = holds.filter(|holds| holds.number >= memory.holds);
-        memory.holds = holds.map_or(memory.holds, |holds| holds.number);
-        memory.proposed = memory.proposed.max(last).max(proposed.map_or(0, |one| one.number));
-        // Of all that was proposed once, only the last can be there still.
-        let proposed = proposed.filter(|one| {
-            one.number == memory.proposed && one.number > memory.holds.max(memory.over)
-        });
-        if proposed.is_none() {
-            memory.over = memory.proposed;
-        }
-        let proposed = proposed.map(|one| {
-            let is_on_trial = one.first.iter().any(|name| name == me);
-            Proposed { given: one.given(), is_on_trial }
-        });
-        let held = holds.filter(|holds| holds.number > 0).map(Version::given);
-        Self { memory, held, proposed, is_old }
-    }
-}
-
 impl Fleet {
     /// Notes what is put below the place of the configuration, or is there no more.
     pub(super) fn hear_configuration(&self, key: &str, entry: Option<&Entry>) {
+        let mut heard = self.configuration.borrow_mut();
         let there = entry.map_or_else(There::default, |entry| {
             let opened = Version::open(entry, &self.keys);
             if let Err(error) = &opened {
-                let text = format!("fleet: {}: not taken: {error}", plain(key));
-                say_at(Priority::Warning, &text);
+                heard.strange += 1;
+                if heard.strange <= STRANGE_TOLD_MAX {
+                    let text = format!("fleet: {}: not taken: {error}", plain(key));
+                    say_at(Priority::Warning, &text);
+                }
             }
             There {
                 at: entry.mod_revision,
                 made: entry.create_revision,
+                lease: entry.lease,
                 is_current: self.keys.is_current(&entry.value),
                 is_foreign: opened.as_ref().is_err_and(NotOpened::may_be_ours),
                 version: opened.ok(),
             }
         });
-        let mut heard = self.configuration.borrow_mut();
         if key == self.places.holds() {
             heard.holds = there;
         } else if key == self.places.proposed() {
-            // A command takes the place once, under its lease: what stands there without, or came
-            // anew, is somebody else's copy of what has ended.
-            let is_copy = entry.is_none_or(|entry| entry.lease == 0);
-            if is_copy || heard.proposed.made != there.made {
-                let before = heard.proposed.version.as_ref().map_or(0, |one| one.number);
-                heard.over = heard.over.max(before);
-            }
-            let over = heard.over;
-            let version = there.version.filter(|one| !is_copy && one.number > over);
-            heard.proposed = There { version, ..there };
+            heard.hear_proposed(there, Instant::now());
         }
-    }
-
-    /// The number of what is proposed, as this machine has heard.
-    #[cfg(test)]
-    pub(super) fn heard_proposed(&self) -> Option<u64> {
-        self.configuration.borrow().proposed.version.as_ref().map(|one| one.number)
     }
 
     /// Notes that nothing else is there than these keys.
@@ -249,19 +153,20 @@ impl Fleet {
     async fn take_configuration(&self) -> Result<(), EtcdError> {
         let folder = self.store.store().path();
         let failed = |error: io::Error| EtcdError::ours(&format!("{}: {error}", folder.display()));
-        let before = Memory::read(&self.store)?;
-        let me = &self.settings.machine;
+        let FleetSettings { machine: me, prefix, .. } = &self.settings;
+        let before = Memory::read(&self.store, prefix)?;
         let (taking, is_foreign) = {
-            let heard = self.configuration.borrow();
-            let (holds, proposed) = (heard.holds.version.as_ref(), heard.proposed.version.as_ref());
-            (Taking::of(holds, proposed, me, before), heard.holds.is_foreign)
+            let mut heard = self.configuration.borrow_mut();
+            let proposed = heard.proposed(Instant::now()).cloned();
+            let holds = heard.holds.version.as_ref();
+            (Taking::of(holds, proposed.as_ref(), me, before), heard.holds.is_foreign)
         };
         // First: a number that was seen is never forgotten.
         if taking.memory != before {
-            taking.memory.keep(&self.store)?;
+            taking.memory.keep(&self.store, prefix)?;
         }
         let is_on_trial = taking.proposed.as_ref().is_some_and(|proposed| proposed.is_on_trial);
-        self.configuration.borrow_mut().last = taking.memory.proposed;
+        self.configuration.borrow_mut().told = (taking.memory.proposed, taking.memory.over);
         // One that cannot be read is replaced.
         let held = Given::read(folder, HELD).ok().flatten();
         if let Some(given) = taking.held.as_ref().filter(|given| held.as_ref() != Some(given)) {
@@ -269,14 +174,11 @@ impl Fleet {
             say(&format!("fleet: configuration {} is put where it is served", given.number));
         }
         if is_on_trial && !self.is_still_proposed().await? {
-            return Ok(());
+            return Proposed::take_back(folder).map_err(failed);
         }
-        let there = Proposed::read(folder).ok().flatten();
         match &taking.proposed {
-            Some(proposed) if is_on_trial || there.as_ref() != Some(proposed) => {
-                proposed.put(folder).map_err(failed)?;
-            }
-            Some(_) => {}
+            // Again and again: who serves believes it for a while.
+            Some(proposed) => proposed.put(folder).map_err(failed)?,
             None => Proposed::take_back(folder).map_err(failed)?,
         }
         match is_foreign {
@@ -286,16 +188,12 @@ impl Fleet {
         }
     }
 
-    /// Asks for what is proposed: a watch that says nothing may be one that hears nothing.
+    /// Asks whether what is proposed is still there: a watch that says nothing may be one that
+    /// hears nothing. What has come in its place the watch brings, in order.
     async fn is_still_proposed(&self) -> Result<bool, EtcdError> {
-        let place = self.places.proposed();
-        let entry = self.etcd.get(&place).await?;
-        let known = self.configuration.borrow().proposed.at;
-        let is_there = entry.as_ref().is_some_and(|entry| entry.mod_revision == known);
-        if !is_there {
-            self.hear_configuration(&place, entry.as_ref());
-        }
-        Ok(is_there)
+        let entry = self.etcd.get(&self.places.proposed()).await?;
+        let known = self.configuration.borrow().proposed_since();
+        Ok(entry.is_some_and(|entry| entry.create_revision == known))
     }
 
     /// Puts what holds here into a cluster that has lost it, has an older one, or has it sealed
@@ -314,16 +212,16 @@ impl Fleet {
             // Another machine has it.
             None => return Ok(()),
         };
-        if !taking.is_old && !is_to_be_resealed {
+        if !taking.is_old && !is_to_be_resealed || !self.is_mended_now() {
             return Ok(());
         }
         let place = self.places.holds();
-        let version = Version { number: holds, text, first: Vec::new(), last: proposed };
+        let version = Version { number: holds, text, last: proposed, ..Version::default() };
         let value = version.seal(&place, &self.keys)?;
         let put = [Change::Put(&place, &value, 0)];
         let put = self.etcd.change_if(&[Compare::Modified(&place, at)], &put).await?;
         let mut heard = self.configuration.borrow_mut();
-        heard.is_resealed |= is_to_be_resealed;
+        (heard.mended_at, heard.is_resealed) = (None, heard.is_resealed || is_to_be_resealed);
         // If another was faster, the watch brings that one.
         let Some(revision) = put else { return Ok(()) };
         heard.holds =
@@ -336,97 +234,19 @@ impl Fleet {
         }
         Ok(())
     }
+
+    /// Whether it is this machine's turn to mend what all see at one moment: the first of them is
+    /// enough, and the others hear of that.
+    fn is_mended_now(&self) -> bool {
+        let wait = MENDED_WITHIN.mul_f64(fastrand::f64());
+        let mut heard = self.configuration.borrow_mut();
+        *heard.mended_at.get_or_insert_with(|| Instant::now() + wait) <= Instant::now()
+    }
 }
 
 /// How often it is looked what there is.
 const LOOK: Duration = Duration::from_millis(500);
-/// The entry with what is remembered: three numbers.
-const MEMORY: &str = "fleet/configuration";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn proposed(number: u64, first: &[&str]) -> Version {
-        let first = first.iter().map(|name| (*name).to_owned()).collect();
-        Version { number, text: format!("text {number}"), first, last: 0 }
-    }
-
-    fn holding(number: u64, last: u64) -> Version {
-        Version { number, text: format!("text {number}"), first: Vec::new(), last }
-    }
-
-    /// What a machine has, turn by turn.
-    #[derive(Default)]
-    struct Machine {
-        held: u64,
-        is_old: bool,
-        memory: Memory,
-        /// The number of what is looked at, and whether it is on trial.
-        proposed: Option<(u64, bool)>,
-    }
-
-    impl Machine {
-        fn sees(&mut self, holds: Option<&Version>, proposed: Option<&Version>) {
-            let taking = Taking::of(holds, proposed, "me", self.memory);
-            self.held = taking.held.map_or(self.held, |held| held.number);
-            self.proposed = taking.proposed.map(|one| (one.given.number, one.is_on_trial));
-            (self.memory, self.is_old) = (taking.memory, taking.is_old);
-        }
-    }
-
-    #[test]
-    fn what_is_proposed_is_looked_at_then_on_trial_and_then_holds() {
-        let mut machine = Machine::default();
-        machine.sees(None, None);
-        assert!((machine.held, machine.proposed, machine.is_old) == (0, None, false));
-        machine.sees(Some(&holding(0, 1)), Some(&proposed(1, &[])));
-        assert_eq!(machine.proposed, Some((1, false)));
-        machine.sees(Some(&holding(0, 1)), Some(&proposed(1, &["other"])));
-        assert_eq!((machine.held, machine.proposed), (0, Some((1, false))));
-        machine.sees(Some(&holding(0, 1)), Some(&proposed(1, &["other", "me"])));
-        assert_eq!((machine.held, machine.proposed), (0, Some((1, true))));
-        machine.sees(Some(&holding(1, 1)), None);
-        assert!((machine.held, machine.proposed, machine.is_old) == (1, None, false));
-    }
-
-    #[test]
-    fn what_was_withdrawn_is_proposed_no_more_whoever_puts_it_there() {
-        let mut machine = Machine::default();
-        machine.sees(Some(&holding(1, 2)), Some(&proposed(2, &["me"])));
-        assert_eq!(machine.proposed, Some((2, true)));
-        machine.sees(Some(&holding(1, 2)), None);
-        assert_eq!((machine.held, machine.proposed), (1, None));
-        machine.sees(Some(&holding(1, 2)), Some(&proposed(2, &["me"])));
-        assert_eq!(machine.proposed, None, "it is over");
-        machine.sees(Some(&holding(1, 3)), Some(&proposed(3, &[])));
-        assert_eq!(machine.proposed, Some((3, false)));
-        machine.sees(Some(&holding(1, 3)), Some(&proposed(2, &["me"])));
-        assert_eq!(machine.proposed, None, "another came after it");
-        let mut late = Machine::default();
-        late.sees(Some(&holding(1, 3)), Some(&proposed(3, &[])));
-        late.sees(Some(&holding(1, 3)), Some(&proposed(2, &["me"])));
-        assert_eq!(late.proposed, None, "though it never heard of that one");
-        // A machine that was away meanwhile hears of the number alone.
-        let mut away = Machine::default();
-        away.sees(Some(&holding(1, 3)), None);
-        away.sees(Some(&holding(1, 3)), Some(&proposed(3, &["me"])));
-        assert_eq!(away.proposed, None);
-    }
-
-    #[test]
-    fn what_is_older_than_what_holds_is_not_taken_but_put_right() {
-        let mut machine = Machine::default();
-        machine.sees(Some(&holding(6, 6)), None);
-        for holds in [Some(&holding(5, 6)), Some(&holding(6, 5)), Some(&holding(0, 0)), None] {
-            machine.sees(holds, None);
-            assert!(machine.is_old, "{:?}", machine.memory);
-            assert_eq!(machine.held, 6);
-        }
-        machine.sees(Some(&holding(6, 6)), None);
-        assert!(!machine.is_old);
-        // What was proposed, with a number that was used, to a cluster that was set back.
-        machine.sees(Some(&holding(5, 6)), Some(&proposed(6, &["me"])));
-        assert_eq!((machine.held, machine.proposed), (6, None));
-    }
-}
+/// Within what time one of the machines puts what holds there again.
+const MENDED_WITHIN: Duration = Duration::from_secs(3);
+/// Entries that cannot be opened and are told of.
+const STRANGE_TOLD_MAX: u64 = 100;

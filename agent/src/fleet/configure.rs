@@ -1,14 +1,16 @@
 //! `sealane-agent fleet configure`: brings a configuration to all machines, or to none.
 
+use std::future::pending;
 use std::time::{Duration, Instant};
 
 use sealane_operator::say;
 use sealane_store::SealingKeys;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::configuration::Version;
 use super::places::Places;
 use super::rollout::{Machine, Rollout, Step};
-use super::status::{Status, statuses};
+use super::status::{Status, Statuses};
 use crate::etcd::{Change, Compare, Entry, Etcd, EtcdError};
 use crate::settings::FleetSettings;
 
@@ -28,7 +30,7 @@ pub(crate) async fn configure(
     let number = proposal.version.number;
     let done = tokio::select! {
         done = proposal.bring(settings, first_count) => done,
-        _ = tokio::signal::ctrl_c() => Err("it was interrupted".to_owned()),
+        () = told_to_end() => Err("it was interrupted".to_owned()),
     };
     proposal.end().await;
     let Err(why) = done else {
@@ -36,12 +38,12 @@ pub(crate) async fn configure(
         return Ok(());
     };
     // The answer to the change that lets it hold may have been lost.
-    let is_ours = |held: Version| held.number == number && held.text == proposal.version.text;
     let holds = match proposal.holds {
         true => Ok(true),
-        false => etcd.get(&proposal.places.holds()).await.map(|entry| {
-            entry.and_then(|entry| Version::open(&entry, keys).ok()).is_some_and(is_ours)
-        }),
+        false => {
+            let there = etcd.get(&proposal.places.holds()).await;
+            there.map(|entry| proposal.is_it(entry.as_ref()))
+        }
     };
     Err(match holds {
         Ok(true) => format!(
@@ -98,17 +100,17 @@ impl<'c> Proposal<'c> {
         let entry = etcd.get(&holding).await.map_err(failed)?;
         let at = entry.as_ref().map_or(0, |entry| entry.mod_revision);
         let mut holds = holding_now(entry.as_ref(), keys)?;
-        let told = statuses(etcd, &settings.prefix).await.map_err(failed)?;
+        let told = told_by_all(etcd, settings).await?;
         // Above all that a machine has seen: one that has seen more takes nothing with less.
         let each = told.iter().filter_map(Status::configured).map(|one| one.told);
         let seen = each.flat_map(|told| [told.last, told.holds, told.checked]);
         let seen = seen.filter(|number| *number < NUMBER_MAX).max().unwrap_or(0);
         let number = holds.number.max(holds.last).max(seen) + 1;
         holds.last = number;
-        let version = Version { number, text, ..Version::default() };
+        let lease = etcd.grant(LEASE).await.map_err(failed)?;
+        let version = Version { number, text, lease, ..Version::default() };
         let (value, held) = (version.seal(&place, keys), holds.seal(&holding, keys));
         let (value, held) = (value.map_err(failed)?, held.map_err(failed)?);
-        let lease = etcd.grant(LEASE).await.map_err(failed)?;
         let put = [Change::Put(&place, &value, lease), Change::Put(&holding, &held, 0)];
         let compare = [Compare::Created(&place, 0), Compare::Modified(&holding, at)];
         let Some(made) = etcd.change_if(&compare, &put).await.map_err(failed)? else {
@@ -147,8 +149,7 @@ impl<'c> Proposal<'c> {
         let mut rollout = Rollout::new(self.version.number, first_count, &self.before);
         let mut alive = Instant::now();
         loop {
-            let told = statuses(self.etcd, &settings.prefix).await;
-            let told = told.map_err(|error| error.to_string())?;
+            let told = told_by_all(self.etcd, settings).await?;
             let machines: Vec<Machine> = told.iter().filter_map(Status::configured).collect();
             match rollout.step(&machines, begun.elapsed()) {
                 Step::Wait(text) => {
@@ -194,9 +195,23 @@ impl<'c> Proposal<'c> {
         self.version.first.clear();
         self.version.last = self.version.number;
         let value = self.version.seal(&holds, self.keys).map_err(|error| error.to_string())?;
-        self.fenced(&[Change::Put(&holds, &value, 0), Change::Delete(&proposed)]).await?;
+        let changes = [Change::Put(&holds, &value, 0), Change::Delete(&proposed)];
+        if let Err(why) = self.fenced(&changes).await {
+            // Its answer may have been lost, and another server asked again.
+            let there = self.etcd.get(&holds).await.map_err(|error| error.to_string())?;
+            if !self.is_it(there.as_ref()) {
+                return Err(why);
+            }
+        }
         self.holds = true;
         Ok(())
+    }
+
+    /// Whether this is what holds, by its entry.
+    fn is_it(&self, holding: Option<&Entry>) -> bool {
+        let held = holding.and_then(|entry| Version::open(entry, self.keys).ok());
+        let Version { number, text, .. } = &self.version;
+        held.is_some_and(|held| held.number == *number && held.text == *text)
     }
 
     async fn fenced(&self, changes: &[Change<'_>]) -> Result<(), String> {
@@ -206,6 +221,29 @@ impl<'c> Proposal<'c> {
             Some(_) => Ok(()),
             None => Err("somebody has withdrawn it".to_owned()),
         }
+    }
+}
+
+/// What all machines tell.
+///
+/// # Errors
+/// The cluster does not answer, or one tells what cannot be read: it may have to do with this.
+async fn told_by_all(etcd: &Etcd, settings: &FleetSettings) -> Result<Vec<Status>, String> {
+    let all = Statuses::ask(etcd, &settings.prefix).await.map_err(|error| error.to_string())?;
+    match all.strange.into_iter().next() {
+        Some(strange) => Err(strange),
+        None => Ok(all.told),
+    }
+}
+
+/// Waits for a signal by which people and programs end a command.
+async fn told_to_end() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
     }
 }
 

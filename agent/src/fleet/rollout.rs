@@ -1,7 +1,7 @@
 //! How a configuration comes to a fleet, by what machines tell: [`Rollout`]. It asks nobody and
 //! knows no clock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sealane_operator::value;
@@ -20,12 +20,15 @@ pub(crate) struct Configured {
     /// The process that serves, told from those before it.
     #[serde(default)]
     pub(super) process: u64,
-    /// How often that has looked while what it serves is on trial.
+    /// For how many seconds that has served by what is on trial, by its own clock.
     #[serde(default)]
-    pub(super) beat: u64,
+    pub(super) trial_s: u64,
     /// The number of what was proposed last, as it remembers.
     #[serde(default)]
     pub(super) last: u64,
+    /// Up to which number what was proposed has ended, as it remembers.
+    #[serde(default)]
+    pub(super) over: u64,
 }
 
 /// A machine that is there and takes what the fleet gives.
@@ -57,11 +60,8 @@ pub(super) struct Rollout {
     /// On how many machines it holds first.
     first_count: usize,
     stage: Stage,
-    /// When the stage began, and since when all of it is as it should be.
+    /// When the stage began.
     began: Duration,
-    well_since: Option<Duration>,
-    /// What each first machine has counted by then, which it has to count on from.
-    counted: Option<HashMap<String, u64>>,
     /// Who was there since it was proposed, each with the process that serves.
     seen: BTreeMap<String, u64>,
 }
@@ -83,7 +83,7 @@ impl Rollout {
         let began = Duration::ZERO;
         let stage = Stage::Check;
         let seen = machines.iter().map(|one| (one.name.clone(), one.told.process)).collect();
-        Self { number, first_count, stage, began, well_since: None, counted: None, seen }
+        Self { number, first_count, stage, began, seen }
     }
 
     /// What follows from what machines tell, so long after it was proposed. After
@@ -95,10 +95,17 @@ impl Rollout {
         if let Some(Machine { name, told }) = refused {
             return Step::Stop(format!("{name} refuses it:\n{}", told.refusal));
         }
-        if self.stage != Stage::All
-            && let Some(why) = self.who_left(machines)
-        {
+        if let Some(why) = self.who_left(machines) {
             return Step::Stop(why);
+        }
+        let ended = machines.iter().find(|one| one.told.over >= number);
+        if self.stage != Stage::All
+            && let Some(Machine { name, .. }) = ended
+        {
+            return Step::Stop(format!(
+                "{name} knows it as ended: somebody has withdrawn it, or etcd was set back; in \
+                 that case try again in a minute"
+            ));
         }
         match &self.stage {
             Stage::Check => {
@@ -114,24 +121,13 @@ impl Rollout {
             Stage::First(first) => {
                 let of_first: Vec<Machine> =
                     machines.iter().filter(|one| first.contains(&one.name)).cloned().collect();
-                let holds = |one: &Machine| one.told.holds == number;
-                if let Some(step) = self.wait(&of_first, at, "serve by it", holds) {
-                    (self.well_since, self.counted) = (None, None);
-                    return step;
-                }
-                let since = *self.well_since.get_or_insert(at);
-                if at.saturating_sub(since) < SETTLED_AFTER {
-                    return Step::Wait(format!("{} serve by it first", of_first.len()));
-                }
-                // A machine is known by its last word for a while after it is gone.
-                let beat = |one: &Machine| (one.name.clone(), one.told.beat);
-                let counted =
-                    self.counted.get_or_insert_with(|| of_first.iter().map(beat).collect());
-                let counted = counted.clone();
-                let counts_on = |one: &Machine| {
-                    counted.get(&one.name).is_some_and(|then| one.told.beat > *then)
-                };
-                if let Some(step) = self.wait(&of_first, at, "say so still", counts_on) {
+                let has_served =
+                    |one: &Machine| one.told.holds == number && one.told.trial_s >= SERVED_S;
+                let has_looked = |one: &Machine| one.told.checked == number;
+                // Who came meanwhile has to look at it, too.
+                let first = self.wait(&of_first, at, "have served by it for 6 s", has_served);
+                let looked = || self.wait(machines, at, "have found it in order", has_looked);
+                if let Some(step) = first.or_else(looked) {
                     return step;
                 }
                 self.enter(Stage::All, at);
@@ -196,12 +192,11 @@ impl Rollout {
 
     fn enter(&mut self, stage: Stage, at: Duration) {
         (self.stage, self.began) = (stage, at);
-        (self.well_since, self.counted) = (None, None);
     }
 }
 
-/// For how long it holds on the first machines before it does on all.
-const SETTLED_AFTER: Duration = Duration::from_secs(6);
+/// For how many seconds it holds on the first machines before it does on all.
+const SERVED_S: u64 = 6;
 /// Machines that are named when they are missing.
 const SHOWN_MAX: usize = 10;
 /// For how long a stage is waited for.
@@ -217,13 +212,10 @@ mod tests {
         Machine { name: name.to_owned(), told }
     }
 
-    /// The same, with this beat.
-    fn counting(machines: &[Machine], beat: u64) -> Vec<Machine> {
-        let beating = |one: &Machine| {
-            let told = Configured { beat, ..one.told.clone() };
-            Machine { told, ..one.clone() }
-        };
-        machines.iter().map(beating).collect()
+    /// The same, on trial for so many seconds.
+    fn served(machine: &Machine, trial_s: u64) -> Machine {
+        let told = Configured { trial_s, ..machine.told.clone() };
+        Machine { told, ..machine.clone() }
     }
 
     fn s(seconds: u64) -> Duration {
@@ -245,19 +237,33 @@ mod tests {
         waits(&rollout.step(&old, s(1)), "1 of 3 machines have found it in order; 119s left");
         let looked = ["a", "b", "c"].map(|name| machine(name, 5, 9, ""));
         assert_eq!(rollout.step(&looked, s(2)), Step::First(vec!["a".into()]));
-        waits(&rollout.step(&looked, s(3)), "0 of 1 machines serve by it");
-        let first = [machine("a", 9, 9, ""), looked[1].clone(), looked[2].clone()];
-        waits(&rollout.step(&first, s(4)), "1 serve by it first");
+        waits(&rollout.step(&looked, s(3)), "0 of 1 machines have served by it");
+        let first = |trial_s| {
+            [served(&machine("a", 9, 9, ""), trial_s), looked[1].clone(), looked[2].clone()]
+        };
+        waits(&rollout.step(&first(1), s(4)), "0 of 1");
         waits(&rollout.step(&looked, s(5)), "0 of 1");
-        waits(&rollout.step(&first, s(6)), "1 serve by it first");
-        waits(&rollout.step(&first, s(11)), "1 serve by it first");
-        // Six seconds on end; but it may be gone, and this be what it said last.
-        waits(&rollout.step(&counting(&first, 7), s(12)), "0 of 1 machines say so still");
-        waits(&rollout.step(&counting(&first, 7), s(13)), "0 of 1 machines say so still");
-        assert_eq!(rollout.step(&counting(&first, 8), s(14)), Step::All);
-        waits(&rollout.step(&first, s(15)), "1 of 3 machines serve by it");
-        let all = ["a", "b"].map(|name| machine(name, 9, 9, ""));
-        assert_eq!(rollout.step(&all, s(16)), Step::Done);
+        // A word that is late is none of later seconds.
+        waits(&rollout.step(&first(5), s(60)), "0 of 1 machines have served by it");
+        // Who comes meanwhile looks at it, too.
+        let more = [&first(6)[..], &[machine("d", 5, 0, "")]].concat();
+        waits(&rollout.step(&more, s(61)), "3 of 4 machines have found it in order");
+        let more = [&first(7)[..], &[machine("d", 5, 9, "")]].concat();
+        assert_eq!(rollout.step(&more, s(62)), Step::All);
+        waits(&rollout.step(&more, s(63)), "1 of 4 machines serve by it");
+        let all = ["a", "b", "c", "d"].map(|name| machine(name, 9, 9, ""));
+        stops(&rollout.step(&all[1..], s(64)), "a has gone since it was proposed");
+        assert_eq!(rollout.step(&all, s(65)), Step::Done);
+    }
+
+    #[test]
+    fn what_a_machine_knows_as_ended_is_not_waited_for() {
+        let mut rollout = Rollout::new(9, 1, &[]);
+        let mut one = machine("a", 5, 0, "");
+        one.told.over = 8;
+        waits(&rollout.step(&[one.clone()], s(1)), "0 of 1");
+        one.told.over = 9;
+        stops(&rollout.step(&[one], s(2)), "a knows it as ended");
     }
 
     #[test]
@@ -278,7 +284,7 @@ mod tests {
         let mut rollout = Rollout::new(9, 1, &[]);
         assert_eq!(rollout.step(&[machine("a", 5, 9, "")], s(1)), Step::First(vec!["a".into()]));
         let mut one = machine("a", 9, 9, "");
-        waits(&rollout.step(&[one.clone()], s(2)), "1 serve by it first");
+        waits(&rollout.step(&[one.clone()], s(2)), "0 of 1");
         one.told.process = 1;
         stops(&rollout.step(&[one], s(3)), "sealane serve on a was started anew");
     }
@@ -311,6 +317,9 @@ mod tests {
         let looked = ["a", "b"].map(|name| machine(name, 5, 9, ""));
         rollout.step(&looked, s(121));
         waits(&rollout.step(&looked, s(240)), "0 of 1");
-        stops(&rollout.step(&looked, s(241)), "0 of 1 machines serve by it, and not a");
+        stops(
+            &rollout.step(&looked, s(241)),
+            "0 of 1 machines have served by it for 6 s, and not a",
+        );
     }
 }

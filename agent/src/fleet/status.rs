@@ -41,8 +41,8 @@ impl Reported {
         let soonest = fleet.store.store().by_expiry(None, 1);
         let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
         let answer = Answer::read(fleet.store.store().path());
-        let last = fleet.configuration.borrow().last;
-        let configured = answer.map(|answer| shortened(answer, last));
+        let remembered = fleet.configuration.borrow().told;
+        let configured = answer.map(|answer| shortened(answer, remembered));
         let mut status = Status {
             certificates,
             configuration: configured,
@@ -119,11 +119,11 @@ impl Status {
 }
 
 /// What is told of an answer, in which a stranger may read, by a machine that has seen what was
-/// proposed up to the number `last`.
-fn shortened(answer: Answer, last: u64) -> Configured {
-    let Answer { holds, checked, mut refusal, process, beat } = answer;
+/// proposed up to the number `last`, and ended up to `over`.
+fn shortened(answer: Answer, (last, over): (u64, u64)) -> Configured {
+    let Answer { holds, checked, mut refusal, process, trial_s } = answer;
     refusal.truncate(refusal.floor_char_boundary(REFUSAL_BYTES_MAX));
-    Configured { holds, checked, refusal, process, beat, last }
+    Configured { holds, checked, refusal, process, trial_s, last, over }
 }
 
 /// By how many seconds this machine's clock is ahead of the one of whoever told a status just now.
@@ -133,22 +133,44 @@ pub(super) fn ahead_s(status: &[u8]) -> Option<i64> {
 }
 
 /// How all machines of the fleet are that are there, at one moment.
-///
-/// # Errors
-/// The cluster does not answer as it should.
-pub(crate) async fn statuses(etcd: &Etcd, prefix: &str) -> Result<Vec<Status>, EtcdError> {
-    let (prefix, mut after, mut revision) = (Places::below(prefix).statuses(), None::<String>, 0);
-    let mut all = Vec::new();
-    loop {
-        let page = etcd.page(&prefix, after.as_deref(), revision).await?;
-        if revision == 0 {
-            revision = page.revision;
-        }
-        let each = page.entries.iter();
-        all.extend(each.filter_map(|entry| serde_json::from_slice(&entry.value).ok()));
-        after = page.entries.into_iter().next_back().map(|entry| entry.key);
-        if !page.has_more || after.is_none() || all.len() >= MACHINES_MAX {
-            return Ok(all);
+#[derive(Debug, Default)]
+pub(crate) struct Statuses {
+    pub(crate) told: Vec<Status>,
+    /// What is no status that this version reads: a line for each.
+    pub(crate) strange: Vec<String>,
+}
+
+impl Statuses {
+    /// Asks the cluster.
+    ///
+    /// # Errors
+    /// It does not answer as it should, or there are more machines than a fleet may have.
+    pub(crate) async fn ask(etcd: &Etcd, prefix: &str) -> Result<Self, EtcdError> {
+        let (prefix, mut after, mut revision) =
+            (Places::below(prefix).statuses(), None::<String>, 0);
+        let mut all = Self::default();
+        loop {
+            let page = etcd.page(&prefix, after.as_deref(), revision).await?;
+            if revision == 0 {
+                revision = page.revision;
+            }
+            for entry in &page.entries {
+                match serde_json::from_slice(&entry.value) {
+                    Ok(status) => all.told.push(status),
+                    Err(error) => all.strange.push(format!(
+                        "{}: is nothing that a machine of this version tells: {error}",
+                        plain(&entry.key)
+                    )),
+                }
+            }
+            after = page.entries.into_iter().next_back().map(|entry| entry.key);
+            if !page.has_more || after.is_none() {
+                return Ok(all);
+            }
+            if all.told.len() + all.strange.len() >= MACHINES_MAX {
+                let text = format!("more than {MACHINES_MAX} machines tell how they are");
+                return Err(EtcdError::ours(&text));
+            }
         }
     }
 }

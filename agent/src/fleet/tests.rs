@@ -11,10 +11,8 @@ use sealane_store::{Store, TICKET_ROOTS};
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
-use super::configuration::Version;
 use super::*;
 use crate::agent::now;
-use crate::etcd::Entry;
 use crate::etcd::made_up::MadeUp;
 use crate::settings::{EtcdSettings, RootSource};
 
@@ -324,11 +322,13 @@ fn machines_are_told_of_however_many_they_are() {
             let place = fleet.places.status(&format!("m{number:04}"));
             made_up.put_unheard(&place, status_text(number, 0).as_bytes());
         }
-        let all = statuses(&fleet.etcd, "/sealane/").await.unwrap();
-        assert_eq!(all.len(), 1_200);
+        made_up.put_unheard(&fleet.places.status("of-another"), b"{}");
+        let all = Statuses::ask(&fleet.etcd, "/sealane/").await.unwrap();
+        assert_eq!((all.told.len(), all.strange.len()), (1_200, 1));
+        assert!(all.strange[0].contains("of-another: is nothing that"), "{:?}", all.strange);
         let asked = made_up.asked("kv/range");
         assert_eq!(asked.len(), 2);
-        assert_eq!(asked[1]["revision"], "1300", "all of one moment");
+        assert_eq!(asked[1]["revision"], "1301", "all of one moment");
     });
 }
 
@@ -348,7 +348,7 @@ fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
             put(2, second);
             drop(Replica::listed(fleet, &|_| ()).await.unwrap());
             status::Reported::default().renew(fleet, 0, false).await.unwrap();
-            let all = statuses(&fleet.etcd, "/sealane/").await.unwrap();
+            let all = Statuses::ask(&fleet.etcd, "/sealane/").await.unwrap().told;
             let this = serde_json::to_value(&all[0]).unwrap();
             assert_eq!(this["machine"], "m0");
             is_told.push(this["is_clock_ahead"] == true);
@@ -373,32 +373,6 @@ fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
         put(1, 2 * day_s);
         drop(Replica::listed(fleet, &|_| ()).await.unwrap());
         assert!(fleet.clocks.judge());
-    });
-}
-
-/// What was sealed once anybody can put there who writes to the cluster.
-#[test]
-fn a_copy_of_what_was_proposed_is_nothing() {
-    with_machine(async |machine| {
-        let fleet = &machine.fleet;
-        let place = fleet.places.proposed();
-        let hears = |number: u64, create_revision, lease| {
-            let version = Version { number, ..Version::default() };
-            let value = version.seal(&place, &fleet.keys).unwrap();
-            let key = place.clone();
-            let entry = Entry { key, value, create_revision, mod_revision: 9, lease };
-            fleet.hear_configuration(&place, Some(&entry));
-            fleet.heard_proposed()
-        };
-        assert_eq!(hears(1, 5, 77), Some(1));
-        assert_eq!(hears(1, 5, 77), Some(1), "its command has put more there");
-        assert_eq!(hears(1, 5, 0), None, "without its lease");
-        assert_eq!(hears(1, 5, 77), None, "it has ended with that");
-        assert_eq!(hears(2, 8, 77), Some(2));
-        assert_eq!(hears(2, 9, 78), None, "taken away and put there anew");
-        assert_eq!(hears(3, 10, 79), Some(3));
-        fleet.hear_configuration(&place, None);
-        assert_eq!(hears(3, 12, 79), None);
     });
 }
 

@@ -1,5 +1,7 @@
 //! A configuration that comes to all machines through three real servers of etcd, or to none.
 
+mod others;
+
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -155,10 +157,12 @@ fn what_one_machine_refuses_changes_nothing_anywhere() {
             }
             asked
         });
-        let bad = text("one", "site.pem") + "\n[process]\nuser = \"root\"\n";
         for (text, expected) in [
             (text("one", "site.pem"), "m1 refuses it:"),
-            (bad, ":7:2: process: is not a known key"),
+            (
+                text("one", "site.pem") + "ciphers = 7\n",
+                ":6:1: listener[0].ciphers: is not a known key",
+            ),
             (text("one", "/etc/site.pem"), ":4:17: listener[0].certificates[0]: \"/etc/site.pem\""),
             (text("one", "../site.pem"), "a fleet names nothing there"),
             (text("one", "store:/srv/other"), "is another certificate store"),
@@ -179,8 +183,16 @@ fn what_one_machine_refuses_changes_nothing_anywhere() {
     wait_for("all to be well", || {
         fleet.serves.iter().all(|serve| serve.health().ends_with("ok\n")).then_some(())
     });
-    let (said, code) = configure(&fleet.homes()[0], &"#".repeat(300 << 10), &[]);
-    assert!(code == Some(3) && said.contains("more than 262144 bytes (256 KiB)"), "{said}");
+    // What is no such file at all goes to no machine.
+    let bad = text("one", "site.pem") + "[process]\nuser = \"root\"\n= 7\n";
+    for (text, expected) in [
+        ("#".repeat(300 << 10), vec!["more than 262144 bytes (256 KiB)"]),
+        (bad, vec!["fleet.toml:6:2: process: is not a known key", "fleet.toml:8:1: "]),
+    ] {
+        let (said, code) = configure(&fleet.homes()[0], &text, &[]);
+        let is_told = expected.iter().all(|expected| said.contains(expected));
+        assert!(code == Some(3) && is_told, "{said}, not {expected:?}");
+    }
     fleet.stop();
 }
 
