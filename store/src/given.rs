@@ -6,10 +6,11 @@
 //!                         <--- Answer -----------
 //! ```
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
 
 use crate::group::replace_file;
 
@@ -29,6 +30,15 @@ impl Given {
     /// It cannot be read, or is not as [`Self::put`] writes it.
     pub fn read(folder: &Path, file: &str) -> io::Result<Option<Self>> {
         Ok(Proposed::read_from(folder, file)?.map(|proposed| proposed.given))
+    }
+
+    /// What it is remembered by: numbers are a fleet's own, and begin anew in another.
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        let digest = Sha256::new().chain_update(self.number.to_le_bytes()).chain_update(&self.text);
+        let digest: [u8; 32] = digest.finalize().into();
+        let first = digest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        first.max(1)
     }
 
     /// Has the folder `to` know what the folder `from` does of texts that were taken, and of those
@@ -120,12 +130,12 @@ impl Proposed {
 /// done no harm for a while, and those before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// The number of what a process looks at.
+    /// What a process looks at, by its [`Given::mark`].
     pub looked_at: Option<u64>,
-    /// The number of what it serves by; none if that is known to do no harm.
+    /// What it serves by; none if that is known to do no harm.
     pub taken: Option<u64>,
-    /// The numbers of those with which processes ended before.
-    pub failed: BTreeSet<u64>,
+    /// Those with which processes ended before, the last ones at the end.
+    pub failed: Vec<u64>,
 }
 
 impl Trouble {
@@ -137,22 +147,30 @@ impl Trouble {
             // What is cut or strange leaves out less.
             let _ = file.take(TROUBLE_BYTES_MAX).read_to_string(&mut text);
         }
-        let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
-        // Numbers begin with 1.
-        let mut one = || numbers.next().flatten().filter(|number| *number != 0);
+        let mut marks = text.split_whitespace().map(|mark| mark.parse().ok());
+        // None is 0.
+        let mut one = || marks.next().flatten().filter(|mark| *mark != 0);
         let (looked_at, taken) = (one(), one());
-        Self { looked_at, taken, failed: numbers.flatten().take(FAILED_MAX).collect() }
+        Self { looked_at, taken, failed: marks.flatten().take(FAILED_MAX).collect() }
+    }
+
+    /// Whether anything is left in `folder`.
+    #[must_use]
+    pub fn is_left(folder: &Path) -> bool {
+        folder.join(TROUBLE).exists()
     }
 
     /// What the process after the one that left it has to leave alone: a look takes no time, so
     /// where one was under way, it was that.
     #[must_use]
-    pub fn ended(mut self) -> BTreeSet<u64> {
-        self.failed.extend(self.looked_at.or(self.taken));
+    pub fn ended(mut self) -> Vec<u64> {
+        let last = self.looked_at.or(self.taken);
+        self.failed.retain(|failed| Some(*failed) != last);
+        self.failed.extend(last);
         self.failed
     }
 
-    /// Leaves it, the newest of what failed if that is much.
+    /// Leaves it, the last ones of what failed if that is much.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -160,10 +178,10 @@ impl Trouble {
         if *self == Self::default() {
             return remove(folder, TROUBLE);
         }
-        let failed = self.failed.iter().rev().take(FAILED_MAX).copied();
+        let failed = self.failed.iter().skip(self.failed.len().saturating_sub(FAILED_MAX)).copied();
         let begun = [self.looked_at, self.taken].map(Option::unwrap_or_default);
-        let numbers: Vec<_> = begun.into_iter().chain(failed).map(|it| it.to_string()).collect();
-        replace_file(folder, TROUBLE, numbers.join(" ").as_bytes())
+        let marks: Vec<_> = begun.into_iter().chain(failed).map(|mark| mark.to_string()).collect();
+        replace_file(folder, TROUBLE, marks.join(" ").as_bytes())
     }
 }
 
@@ -188,7 +206,7 @@ const FILE_BYTES_MAX: u64 = GIVEN_BYTES_MAX as u64 + 64;
 const NUMBER: &str = "# sealane-fleet ";
 /// What stands behind it where a machine is to serve by what is proposed.
 const ON_TRIAL: &str = " on trial";
-/// Numbers that are remembered, with which processes ended.
+/// Texts that are remembered, with which processes ended.
 const FAILED_MAX: usize = 16;
 /// The file with those, and with what a process looks at or serves by.
 const TROUBLE: &str = "fleet-trouble";
@@ -224,6 +242,13 @@ mod tests {
     }
 
     #[test]
+    fn a_text_of_another_fleet_is_another_though_its_number_is_the_same() {
+        let given = |number, text: &str| Given { number, text: text.to_owned() }.mark();
+        let all = [given(1, "a"), given(1, "b"), given(2, "a")];
+        assert!(all[0] != all[1] && all[0] != all[2] && all[0] == given(1, "a"));
+    }
+
+    #[test]
     fn what_processes_ended_with_is_known_to_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
@@ -233,14 +258,15 @@ mod tests {
             (Some(8), None, vec![5, 6], vec![5, 6, 8]),
             (Some(8), Some(7), vec![5], vec![5, 8]),
             (None, None, vec![6], vec![6]),
+            (None, Some(9), vec![9, 6], vec![6, 9]),
         ] {
-            let trouble = Trouble { looked_at, taken, failed: failed.into_iter().collect() };
+            let trouble = Trouble { looked_at, taken, failed };
             trouble.leave(folder).unwrap();
             assert_eq!(Trouble::read(folder), trouble);
-            assert_eq!(trouble.ended(), ended.into_iter().collect());
+            assert_eq!(trouble.ended(), ended);
         }
-        let many = u64::MAX - 100..u64::MAX;
-        let many = Trouble { taken: Some(u64::MAX), looked_at: Some(9), failed: many.collect() };
+        let failed = (u64::MAX - 100..u64::MAX).collect();
+        let many = Trouble { taken: Some(u64::MAX), looked_at: Some(9), failed };
         many.leave(folder).unwrap();
         let kept = Trouble::read(folder);
         assert_eq!((kept.taken, kept.looked_at), (many.taken, many.looked_at));

@@ -289,7 +289,7 @@ mod tests {
         stops(&rollout.step(&[one], s(3)), "sealane serve on a was started anew");
     }
 
-    /// It may have ended at its check, and the others would be all that there are.
+    /// One may have ended at its check, and the others would be all that there are.
     #[test]
     fn who_goes_before_all_have_looked_ends_it() {
         let before = ["a", "b"].map(|name| machine(name, 5, 5, ""));

@@ -25,6 +25,7 @@ use sealane_store::{Given, HELD, PROPOSED, Proposed, SETTLED};
 use super::Control;
 use super::build::build;
 use super::sockets::try_new;
+use super::watchdog::Well;
 use crate::admin::Verdict;
 use crate::config::{Config, FleetText, FromFleet, Mistake};
 use crate::operator::{Priority, say, say_at};
@@ -80,7 +81,7 @@ impl Control {
         // Before it is answered: whoever reads that may ask.
         self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
         let number = self.given().map_or(0, |given| given.number);
-        let told = self.fleet.tell(number, self.well_at());
+        let told = self.fleet.tell(number, self.well());
         followed.and(settled).and(looked).and(taken).and(told)
     }
 
@@ -98,28 +99,21 @@ impl Control {
         self.config.fleet.as_ref()?.given.as_ref()
     }
 
-    /// When all lanes were last known to serve what this process does.
-    fn well_at(&self) -> Option<Instant> {
+    /// When all lanes were known to serve what this process does, if they are.
+    fn well(&self) -> Option<Well> {
         let serves = |lane: &LaneHandle<Relay>| lane.counters.generation.value() == self.number;
-        self.watchdog.answered().filter(|_| self.lanes.iter().all(serves))
+        self.watchdog.well().filter(|_| self.lanes.iter().all(serves))
     }
 
     /// Once a text has been served for a while, the next start begins with it.
     fn settle(&mut self, store: &Path) -> io::Result<()> {
-        let well_at = self.well_at();
-        let has_settled = |at: Instant| {
-            well_at.is_some_and(|well| well.saturating_duration_since(at) >= SETTLED_AFTER)
-        };
+        let well = self.well();
+        let has_settled = |at| well.is_some_and(|well| well.time_since(at) >= SETTLED_AFTER);
         if self.fleet.taken_at.is_some_and(|at| !has_settled(at)) {
             return Ok(());
         }
         let is_on_trial = self.fleet.is_on_trial();
-        let current = self.given().map(|given| given.number);
         if self.fleet.taken_at.take().is_some() {
-            if let Some(number) = current.filter(|_| !is_on_trial) {
-                // What is older does not come again.
-                self.fleet.trouble.failed.retain(|failed| *failed > number);
-            }
             self.fleet.mark_taken(store, None)?;
         }
         if is_on_trial {
@@ -131,8 +125,6 @@ impl Control {
         {
             if Given::read(store, SETTLED).ok().flatten().as_ref() != Some(given) {
                 given.put(store, SETTLED)?;
-                // The store may be another than it was.
-                self.fleet.trouble.leave(store)?;
             }
             self.fleet.settled = facts(&path);
         }
@@ -147,10 +139,10 @@ impl Control {
             return Ok(());
         }
         let (given, number) = (given.clone(), given.number);
-        let refusal = match self.fleet.has_failed(number) {
+        let refusal = match self.fleet.has_failed(&given) {
             true => ENDED.to_owned(),
             false => {
-                self.fleet.mark_look(store, Some(number))?;
+                self.fleet.mark_look(store, Some(&given))?;
                 let wrong = self.wrong_with(PROPOSED, &given).join("\n");
                 self.fleet.mark_look(store, None)?;
                 wrong
@@ -178,8 +170,8 @@ impl Control {
             return Ok(());
         }
         let before = is_on_trial.then(|| Box::new(self.config.clone()));
-        let refusal = match text.as_ref().map(|given| given.number) {
-            Some(number) if self.fleet.has_failed(number) => ENDED.to_owned(),
+        let refusal = match &text {
+            Some(given) if self.fleet.has_failed(given) => ENDED.to_owned(),
             _ => self.take(store, text.as_ref())?,
         };
         if refusal.is_empty() {
@@ -222,7 +214,7 @@ impl Control {
         let settled = Given::read(store, SETTLED).ok().flatten();
         let is_new = given.is_some() && settled.as_ref() != given;
         if let Some(given) = given.filter(|_| is_new) {
-            let marked = self.fleet.mark_taken(store, Some(given.number));
+            let marked = self.fleet.mark_taken(store, Some(given));
             // What ends a trial is taken in any case.
             if self.fleet.before_trial.is_none() {
                 marked?;

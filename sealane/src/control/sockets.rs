@@ -236,3 +236,21 @@ fn listen_at_path(
 /// Pauses of all addresses together: whoever waits here feeds no watchdog.
 const BIND_PAUSES: u32 = 20;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn all_addresses_that_are_in_use_wait_once() {
+        let in_use = TcpListener::bind("127.0.0.1:0").unwrap();
+        let wanted = Bind::to(in_use.local_addr().unwrap());
+        let mut pauses = 2;
+        for _ in 0..3 {
+            let refusal = bind_patiently(&wanted, vec![None], &mut pauses).err().unwrap();
+            assert_eq!((refusal.kind(), pauses), (io::ErrorKind::AddrInUse, 0));
+        }
+    }
+}

@@ -20,10 +20,25 @@ pub(super) struct Watchdog {
     asked: Instant,
     /// The number of the question.
     number: u64,
-    /// When the last question was asked that all lanes have answered.
-    answered: Option<Instant>,
+    /// Since when all lanes have answered each question at once, if they have answered any.
+    well: Option<Well>,
     /// Whether it was said that a lane is silent.
     was_silent: bool,
+}
+
+/// A time in which all lanes have answered each question at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Well {
+    since: Instant,
+    /// When the last question was asked that they have answered.
+    until: Instant,
+}
+
+impl Well {
+    /// How much of it is later than `at`.
+    pub(super) fn time_since(self, at: Instant) -> Duration {
+        self.until.saturating_duration_since(self.since.max(at))
+    }
 }
 
 impl Watchdog {
@@ -32,7 +47,7 @@ impl Watchdog {
         let patience = sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero());
         let every = patience.map(|patience| patience / TOLD_WITHIN_PATIENCE);
         let (looked, asked) = (Instant::now(), Instant::now());
-        Self { every, looked, asked, number: 0, answered: None, was_silent: false }
+        Self { every, looked, asked, number: 0, well: None, was_silent: false }
     }
 
     /// How long nothing has to be done for the manager, at most this long.
@@ -40,9 +55,9 @@ impl Watchdog {
         self.every.map_or(at_most, |every| every.saturating_sub(self.looked.elapsed()).min(at_most))
     }
 
-    /// When all lanes were last known to read their mail.
-    pub(super) const fn answered(&self) -> Option<Instant> {
-        self.answered
+    /// Since when all lanes are known to read their mail at once, and until when.
+    pub(super) const fn well(&self) -> Option<Well> {
+        self.well
     }
 
     /// Tells the manager that all lanes have answered, if they have, and asks again; soon, if
@@ -62,7 +77,10 @@ impl Watchdog {
             Some(lane) => self.tell_silence(lane.number),
             None => {
                 self.was_silent = false;
-                self.answered = Some(self.asked);
+                let is_late = self.looked.duration_since(self.asked) > LATE;
+                let since = self.well.filter(|_| !is_late).map_or(self.looked, |well| well.since);
+                self.well =
+                    Some(Well { since, until: if is_late { self.looked } else { self.asked } });
                 if self.every.is_some() {
                     systemd::tell(&[NotifyState::Watchdog]);
                 }
@@ -88,6 +106,8 @@ impl Watchdog {
     }
 }
 
+/// An answer that takes longer is one of a lane that stood still.
+const LATE: Duration = Duration::from_secs(3);
 const TOLD_WITHIN_PATIENCE: u32 = 3;
 /// Between two questions of which somebody waits for the answer.
 const URGENT_EVERY: Duration = Duration::from_secs(1);

@@ -72,7 +72,7 @@ impl Heard {
         self.proposed.made
     }
 
-    /// Its number.
+    /// The number of what is proposed.
     fn number(&self) -> Option<u64> {
         self.proposed.version.as_ref().map(|one| one.number)
     }

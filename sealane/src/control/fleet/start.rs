@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sealane_store::{Answerer, Given, SETTLED};
+use sealane_store::{Given, SETTLED};
 
 use super::say_refused;
 use crate::config::{Config, FleetText, FromFleet, Mistakes};
@@ -20,11 +20,6 @@ pub(crate) fn own_part(file: &Path) -> Result<Config, Mistakes> {
 /// a process has served before: without it, if that is not in order any more.
 pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
     let Some(FromFleet { store, .. }) = &own.fleet else { return own };
-    if is_anothers(store) {
-        let text = "another process takes what the fleet gives; this one does once that has ended";
-        say(&format!("include: store:{}: {text}", store.display()));
-        return own;
-    }
     let settled = match Given::read(store, SETTLED) {
         Ok(Some(settled)) => settled,
         Ok(None) => {
@@ -45,10 +40,4 @@ pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Config {
         say_refused(number, &mistakes.to_string());
         own
     })
-}
-
-/// Whether another process serves that takes what a fleet gives by this store.
-fn is_anothers(store: &Path) -> bool {
-    // What else is wrong there is said once this one serves.
-    matches!(Answerer::of(store), Ok(None))
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sealane_store::{Answer, Answerer, Given, HELD, PROPOSED, Proposed, SETTLED, Trouble};
 
+use super::super::watchdog::Well;
 use super::followed::{Facts, Followed};
 use crate::config::Config;
 
@@ -110,19 +111,19 @@ impl FleetTexts {
     }
 
     /// Whether a process ended with this text.
-    pub(super) fn has_failed(&self, number: u64) -> bool {
-        self.trouble.failed.contains(&number)
+    pub(super) fn has_failed(&self, given: &Given) -> bool {
+        self.trouble.failed.contains(&given.mark())
     }
 
     /// Notes for the next process what this one looks at, or that this does no harm.
-    pub(super) fn mark_look(&mut self, store: &Path, number: Option<u64>) -> io::Result<()> {
-        self.trouble.looked_at = number;
+    pub(super) fn mark_look(&mut self, store: &Path, given: Option<&Given>) -> io::Result<()> {
+        self.trouble.looked_at = given.map(Given::mark);
         self.trouble.leave(store)
     }
 
     /// The same of what it serves by.
-    pub(super) fn mark_taken(&mut self, store: &Path, number: Option<u64>) -> io::Result<()> {
-        self.trouble.taken = number;
+    pub(super) fn mark_taken(&mut self, store: &Path, given: Option<&Given>) -> io::Result<()> {
+        self.trouble.taken = given.map(Given::mark);
         self.trouble.leave(store)
     }
 
@@ -136,6 +137,11 @@ impl FleetTexts {
         if self.answerer.is_some() && !self.has_begun {
             self.has_begun = true;
             self.trouble.failed = Trouble::read(store).ended();
+        }
+        // It goes with a store that is emptied.
+        if self.answerer.is_some() && self.trouble != Trouble::default() && !Trouble::is_left(store)
+        {
+            self.trouble.leave(store)?;
         }
         // This first: it is taken back after what holds is there.
         let proposed = self.proposed.follow(&store.join(PROPOSED), || Proposed::read(store));
@@ -211,15 +217,14 @@ impl FleetTexts {
         self.refused.take_if(|one| is_held || Some(&one.what.0) == given);
     }
 
-    /// Says how it is, if that is new: what is served, and when that was last known to be so.
-    pub(super) fn tell(&mut self, number: u64, well_at: Option<Instant>) -> io::Result<()> {
+    /// Says how it is, if that is new: what is served, and when all lanes were known to do so.
+    pub(super) fn tell(&mut self, number: u64, well: Option<Well>) -> io::Result<()> {
         let (checked, refusal) =
             self.refusal().map_or((0, ""), |(given, refusal)| (given.number, refusal));
         let (refusal, process) = (refusal.to_owned(), self.process);
-        let since = self.trial_since.filter(|_| self.before_trial.is_some());
-        let well_for =
-            |since| well_at.map_or(0, |at| at.saturating_duration_since(since).as_secs());
-        let trial_s = since.map_or(0, well_for);
+        let is_it = |one: &Proposed| one.is_on_trial && one.given.number == number;
+        let since = self.trial_since.filter(|_| self.proposed().is_some_and(is_it));
+        let trial_s = since.zip(well).map_or(0, |(since, well)| well.time_since(since).as_secs());
         let answer = Answer { holds: number, checked, refusal, process, trial_s };
         let Some(answerer) = &self.answerer else { return Ok(()) };
         if self.told.as_ref() != Some(&answer) {

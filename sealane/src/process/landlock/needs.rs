@@ -144,11 +144,26 @@ fn folders(path: &Path, need: Need) -> BTreeSet<PathBuf> {
     for link in links.chain(within) {
         let target = link.canonicalize().ok();
         let from = link.parent().and_then(|folder| folder.canonicalize().ok());
-        if let Some((from, target)) = from.zip(target) {
-            folders.insert(common(&from, &target));
+        match from.zip(target) {
+            Some((from, target)) => drop(folders.insert(common(&from, &target))),
+            None => folders.extend(on_the_way(link)),
         }
     }
     folders
+}
+
+/// The folders that stand nearest to where a link leads that leads nowhere yet: what is there may
+/// come late.
+fn on_the_way(link: PathBuf) -> Vec<PathBuf> {
+    let (mut link, mut found) = (link, Vec::new());
+    for _ in 0..LINKS_MAX {
+        let Some((to, folder)) = fs::read_link(&link).ok().zip(link.parent()) else { break };
+        let to = folder.join(to);
+        let standing = to.ancestors().skip(1).find_map(|folder| folder.canonicalize().ok());
+        found.extend(standing.filter(|folder| folder.parent().is_some()));
+        link = to;
+    }
+    found
 }
 
 /// The links in a folder.
@@ -206,6 +221,8 @@ const FOLDERS_OF_THE_MANAGER: [(&str, BitFlags<AccessFs>); 5] = [
     ("RUNTIME_DIRECTORY", make_bitflags!(AccessFs::{MakeSock | RemoveFile})),
     ("STATE_DIRECTORY", STORE),
 ];
+/// Links that lead from one to the next; the kernel follows no more.
+const LINKS_MAX: usize = 40;
 /// Files by which names are found; they may be links.
 const OF_NAMES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"];
 /// What the system's library and Rust's read: programs replace single files in /etc by renaming, so
