@@ -26,8 +26,8 @@ use crate::unix_socket::{self, SocketFile};
 pub use names_socket::NamesSocket;
 pub use orders::{Orders, Uploads, Verdict};
 pub use state::{
-    AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,
-    SharedState, SoonestToExpire, Started, TicketRoots,
+    AccessLogCounters, BackendSummary, ControlState, FleetRefused, Generations, Phase, Reload,
+    Reloads, SharedState, SoonestToExpire, Started, TicketRoots,
 };
 
 /// The admin servers of a process. Dropping it ends them too, without waiting for that.
@@ -132,6 +132,9 @@ fn show(request: &Request<'_>, state: &SharedState) -> Response {
 
 /// What is served goes on being served when it is degraded: to take it out of service helps nobody.
 fn health(state: &ControlState) -> Response {
+    if let Some(lack) = state.lack().filter(|_| state.phase == Phase::Serving) {
+        return Response::text(Status::ServiceUnavailable, lack);
+    }
     match (state.phase, state.degradation(SystemTime::now())) {
         (Phase::Serving, None) => Response::text(Status::Ok, "ok"),
         (Phase::Serving, Some(why)) => Response::text(Status::Ok, format!("degraded: {why}")),
@@ -144,9 +147,10 @@ const BACKLOG: i32 = 64;
 const THREAD: &str = "admin";
 const INDEX: &str = "\
 Sealane; a browser gets a page here
-/healthz   200 while connections are accepted, 503 before and while draining; says that
-           it is degraded if the last reload was refused, a revocation list has ended, or
-           the etcd of the agent's fleet has not answered for an hour
+/healthz   200 while connections are accepted, 503 before and while draining, and while
+           nothing of what a fleet gives is served that was before; says that it is
+           degraded if the last reload or a fleet's configuration was refused, a revocation
+           list has ended, or the etcd of the agent's fleet has not answered for an hour
 /metrics   for Prometheus
 /state     what is served, from which certificates, by which lane, as JSON
 A unix socket also takes orders: sealane reload, sealane status and others speak to it.

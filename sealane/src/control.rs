@@ -246,7 +246,7 @@ impl Control {
                 Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(_)) if leaving.is_none() => {
-                    self.fleet.leave();
+                    self.fleet.leave(self.watchdog.is_silent(&self.lanes));
                     leaving = Some(self.begin_to_leave());
                 }
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return self.drain(),

@@ -212,7 +212,11 @@ impl Fleet {
             // Another machine has it.
             None => return Ok(()),
         };
-        if !taking.is_old && !is_to_be_resealed || !self.is_mended_now() {
+        if !taking.is_old && !is_to_be_resealed {
+            self.configuration.borrow_mut().mended_at = None;
+            return Ok(());
+        }
+        if !self.is_mended_now() {
             return Ok(());
         }
         let place = self.places.holds();
@@ -221,7 +225,7 @@ impl Fleet {
         let put = [Change::Put(&place, &value, 0)];
         let put = self.etcd.change_if(&[Compare::Modified(&place, at)], &put).await?;
         let mut heard = self.configuration.borrow_mut();
-        (heard.mended_at, heard.is_resealed) = (None, heard.is_resealed || is_to_be_resealed);
+        heard.is_resealed |= is_to_be_resealed;
         // If another was faster, the watch brings that one.
         let Some(revision) = put else { return Ok(()) };
         heard.holds =

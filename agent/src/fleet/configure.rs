@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use sealane_operator::say;
 use sealane_store::SealingKeys;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use super::configuration::Version;
 use super::places::Places;
@@ -32,7 +33,8 @@ pub(crate) async fn configure(
         done = proposal.bring(settings, first_count) => done,
         () = told_to_end() => Err("it was interrupted".to_owned()),
     };
-    proposal.end().await;
+    // It ends with its lease in any case.
+    let _ = timeout(ANSWER_TIMEOUT, proposal.end()).await;
     let Err(why) = done else {
         say(&format!("configuration {number} holds on all machines that are there"));
         return Ok(());
@@ -41,7 +43,8 @@ pub(crate) async fn configure(
     let holds = match proposal.holds {
         true => Ok(true),
         false => {
-            let there = etcd.get(&proposal.places.holds()).await;
+            let there = timeout(ANSWER_TIMEOUT, etcd.get(&proposal.places.holds())).await;
+            let there = there.unwrap_or_else(|_| Err(EtcdError::ours("it does not answer")));
             there.map(|entry| proposal.is_it(entry.as_ref()))
         }
     };
@@ -138,7 +141,6 @@ impl<'c> Proposal<'c> {
     async fn end(&self) {
         let place = self.places.proposed();
         let ours = [Compare::Created(&place, self.made)];
-        // It ends with its lease in any case.
         let _ = self.etcd.change_if(&ours, &[Change::Delete(&place)]).await;
         let _ = self.etcd.revoke(self.lease).await;
     }
@@ -149,9 +151,15 @@ impl<'c> Proposal<'c> {
         let mut rollout = Rollout::new(self.version.number, first_count, &self.before);
         let mut alive = Instant::now();
         loop {
+            let asked = Instant::now();
             let told = told_by_all(self.etcd, settings).await?;
             let machines: Vec<Machine> = told.iter().filter_map(Status::configured).collect();
-            match rollout.step(&machines, begun.elapsed()) {
+            let step = match asked.elapsed() > ANSWER_TIMEOUT {
+                // What was told is no more how it is.
+                true => Step::Wait("the cluster is slow".to_owned()),
+                false => rollout.step(&machines, begun.elapsed()),
+            };
+            match step {
                 Step::Wait(text) => {
                     // Seconds that are left are no news.
                     let news = text.split(';').next().unwrap_or_default();
@@ -196,7 +204,8 @@ impl<'c> Proposal<'c> {
         self.version.last = self.version.number;
         let value = self.version.seal(&holds, self.keys).map_err(|error| error.to_string())?;
         let changes = [Change::Put(&holds, &value, 0), Change::Delete(&proposed)];
-        if let Err(why) = self.fenced(&changes).await {
+        let fenced = timeout(ANSWER_TIMEOUT, self.fenced(&changes)).await;
+        if let Err(why) = fenced.unwrap_or_else(|_| Err("the cluster does not answer".to_owned())) {
             // Its answer may have been lost, and another server asked again.
             let there = self.etcd.get(&holds).await.map_err(|error| error.to_string())?;
             if !self.is_it(there.as_ref()) {
@@ -263,6 +272,9 @@ fn holding_now(entry: Option<&Entry>, keys: &SealingKeys) -> Result<Version, Str
 
 /// How long what is proposed stays after its command was killed.
 const LEASE: Duration = Duration::from_secs(15);
+/// How long an answer is waited for on which others hang: a change that lets it hold later would
+/// rest on what machines told long before.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often machines are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 /// Up to which number machines are believed what they have seen: anybody who can write to the

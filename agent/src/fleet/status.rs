@@ -158,7 +158,8 @@ impl Statuses {
                 match serde_json::from_slice(&entry.value) {
                     Ok(status) => all.told.push(status),
                     Err(error) => all.strange.push(format!(
-                        "{}: is nothing that a machine of this version tells: {error}",
+                        "{}: is nothing that a machine of this version tells: {error}; bring all \
+                         machines to one version, or remove what is no machine's with etcdctl del",
                         plain(&entry.key)
                     )),
                 }

@@ -64,8 +64,8 @@ pub struct ControlState {
     pub names: Vec<NameSummary>,
     /// The limits of the newest generation.
     pub limits: Limits,
-    /// The number of what a fleet gives and this machine refuses.
-    pub fleet_refused: Option<u64>,
+    /// What a fleet gives and this machine refuses.
+    pub fleet_refused: Option<FleetRefused>,
     /// How reloads went.
     pub reloads: Reloads,
     /// How sessions are resumed.
@@ -74,6 +74,21 @@ pub struct ControlState {
     pub ticket_roots: TicketRoots,
     /// What the access log counts, if there is one.
     pub access_log: Option<AccessLogCounters>,
+}
+
+/// What a fleet gives and this machine refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetRefused {
+    /// Its number.
+    pub number: u64,
+    /// Whether nothing of the fleet's is served, though something was before.
+    pub is_without: bool,
+}
+
+impl FleetRefused {
+    fn told(self) -> String {
+        format!("the fleet's configuration {} is refused here; the log says why", self.number)
+    }
 }
 
 /// The roots that ticket keys come from.
@@ -112,6 +127,12 @@ impl Default for ControlState {
 }
 
 impl ControlState {
+    /// Why what was served before this process is not served by it, if that is so.
+    pub fn lack(&self) -> Option<String> {
+        let refused = self.fleet_refused.filter(|refused| refused.is_without)?;
+        Some(format!("nothing of the fleet's is served: {}", refused.told()))
+    }
+
     /// What an operator has to mend although everything is served as before, if there is anything.
     pub fn degradation(&self, now: SystemTime) -> Option<Cow<'static, str>> {
         let now = Timestamp::from(now);
@@ -123,9 +144,8 @@ impl ControlState {
         if lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now) {
             return Some("a revocation list has ended; /state says which".into());
         }
-        if let Some(number) = self.fleet_refused {
-            let what = "is refused here; the log says why";
-            return Some(format!("the fleet's configuration {number} {what}").into());
+        if let Some(refused) = self.fleet_refused {
+            return Some(refused.told().into());
         }
         self.fleet_is_away(now).map(Cow::Owned)
     }

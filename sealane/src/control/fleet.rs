@@ -26,7 +26,7 @@ use super::Control;
 use super::build::build;
 use super::sockets::try_new;
 use super::watchdog::Well;
-use crate::admin::Verdict;
+use crate::admin::{FleetRefused, Verdict};
 use crate::config::{Config, FleetText, FromFleet, Mistake};
 use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
@@ -44,8 +44,8 @@ impl Control {
             return;
         }
         let Some(FromFleet { store, .. }) = &self.config.fleet else {
-            if self.fleet.has_begun {
-                self.fleet.leave();
+            if self.fleet.begun_in.is_some() {
+                self.fleet.leave(false);
                 self.fleet = FleetTexts::default();
                 self.state.lock().fleet_refused = None;
             }
@@ -79,7 +79,10 @@ impl Control {
         let taken = self.take_what_is_meant(store);
         let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
         // Before it is answered: whoever reads that may ask.
-        self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
+        let is_without =
+            self.given().is_none() && self.fleet.has_refused() && store.join(SETTLED).exists();
+        self.state.lock().fleet_refused =
+            refused.map(|(given, _)| FleetRefused { number: given.number, is_without });
         let number = self.given().map_or(0, |given| given.number);
         let told = self.fleet.tell(number, self.well());
         followed.and(settled).and(looked).and(taken).and(told)
@@ -213,8 +216,9 @@ impl Control {
     fn take(&mut self, store: &Path, given: Option<&Given>) -> io::Result<String> {
         let settled = Given::read(store, SETTLED).ok().flatten();
         let is_new = given.is_some() && settled.as_ref() != given;
+        let before = self.fleet.trouble.taken;
         if let Some(given) = given.filter(|_| is_new) {
-            let marked = self.fleet.mark_taken(store, Some(given));
+            let marked = self.fleet.mark_taken(store, Some(given.mark()));
             // What ends a trial is taken in any case.
             if self.fleet.before_trial.is_none() {
                 marked?;
@@ -230,8 +234,9 @@ impl Control {
                 self.fleet.settled = None;
                 self.fleet.taken_at = Some(Instant::now());
             }
-            // If that fails, a later start leaves out what was refused here.
-            false if is_new => drop(self.fleet.mark_taken(store, None)),
+            // What is served on may still do harm. If this fails, a later start leaves out what was
+            // refused here.
+            false if is_new => drop(self.fleet.mark_taken(store, before)),
             false => {}
         }
         Ok(wrong.join("\n"))

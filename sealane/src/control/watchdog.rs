@@ -60,6 +60,11 @@ impl Watchdog {
         self.well
     }
 
+    /// Whether a lane has stood still for a while, as far as it was asked.
+    pub(super) fn is_silent(&self, lanes: &[LaneHandle<Relay>]) -> bool {
+        self.asked.elapsed() > LATE && lanes.iter().any(|lane| self.is_owed_by(lane))
+    }
+
     /// Tells the manager that all lanes have answered, if they have, and asks again; soon, if
     /// somebody else waits for that.
     pub(super) fn look(&mut self, lanes: &[LaneHandle<Relay>], is_urgent: bool) {
@@ -69,11 +74,7 @@ impl Watchdog {
             return;
         }
         self.looked = Instant::now();
-        // One that has ended is looked after elsewhere.
-        let is_silent = |lane: &&LaneHandle<Relay>| {
-            !lane.has_ended() && lane.counters.answered.value() != self.number
-        };
-        match lanes.iter().find(is_silent) {
+        match lanes.iter().find(|lane| self.is_owed_by(lane)) {
             Some(lane) => self.tell_silence(lane.number),
             None => {
                 self.was_silent = false;
@@ -91,6 +92,11 @@ impl Watchdog {
                 }
             }
         }
+    }
+
+    /// Whether this lane has not answered; one that has ended is looked after elsewhere.
+    fn is_owed_by(&self, lane: &LaneHandle<Relay>) -> bool {
+        !lane.has_ended() && lane.counters.answered.value() != self.number
     }
 
     fn tell_silence(&mut self, lane: usize) {

@@ -43,14 +43,15 @@ impl Heard {
     /// Hears what is proposed, or that nothing is.
     ///
     /// A command takes the place once, under the lease that is sealed with what it puts there: what
-    /// hangs on another, or came anew, is somebody else's copy of what has ended.
+    /// hangs on another, or came anew, is somebody else's copy of what has ended, and so has what
+    /// junk stands in the place of.
     pub(super) fn hear_proposed(&mut self, there: There, now: Instant) {
-        let is_copy = there.version.as_ref().is_some_and(|one| one.lease != there.lease);
-        if is_copy || self.proposed.made != there.made {
+        let is_its = there.version.as_ref().is_some_and(|one| one.lease == there.lease);
+        if !is_its || self.proposed.made != there.made {
             self.end();
         }
         let over = self.over;
-        let version = there.version.filter(|one| !is_copy && one.number > over);
+        let version = there.version.filter(|one| is_its && one.number > over);
         if version.as_ref().map(|one| one.number) != self.number() {
             self.since = version.as_ref().map(|_| now);
         }
@@ -109,12 +110,12 @@ mod tests {
         assert_eq!(hears(3, 79, 8, 79), Some(3));
         assert_eq!(hears(3, 79, 9, 79), None, "taken away and put there anew");
         assert_eq!(hears(4, 80, 10, 80), Some(4));
-        heard.hear_proposed(There::default(), now);
-        assert!(heard.proposed(now).is_none());
-        let version = Version { number: 4, lease: 80, ..Version::default() };
-        let there = There { made: 12, lease: 80, version: Some(version), ..There::default() };
+        assert_eq!(hears(5, 81, 11, 81), Some(5));
+        heard.hear_proposed(There { at: 12, made: 11, lease: 81, ..There::default() }, now);
+        let version = Version { number: 5, lease: 81, ..Version::default() };
+        let there = There { made: 11, lease: 81, version: Some(version), ..There::default() };
         heard.hear_proposed(there, now);
-        assert!(heard.proposed(now).is_none());
+        assert!(heard.proposed(now).is_none(), "junk was in its place");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is known of a fleet's texts beside the one that is served, and which of them is meant to be.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sealane_store::{Answer, Answerer, Given, HELD, PROPOSED, Proposed, SETTLED, Trouble};
@@ -25,7 +25,8 @@ pub(in crate::control) struct FleetTexts {
     /// What this process looks at and serves by, and what processes before it ended with; nothing
     /// is known before this one has begun to answer.
     pub(super) trouble: Trouble,
-    pub(super) has_begun: bool,
+    /// The folder in which this one has begun to answer.
+    pub(super) begun_in: Option<PathBuf>,
     /// What was looked at of what is proposed, and what is wrong with it.
     pub(super) judged: Option<(Given, String)>,
     /// What holds and is refused, and why.
@@ -56,7 +57,7 @@ impl Default for FleetTexts {
             proposed: Followed::default(),
             settled: None,
             trouble: Trouble::default(),
-            has_begun: false,
+            begun_in: None,
             judged: None,
             refused: None,
             settled_refused: None,
@@ -94,9 +95,12 @@ impl FleetTexts {
     }
 
     /// The process ends, as it was told: by no fault of a text. Who comes next may answer.
-    pub(in crate::control) fn leave(&mut self) {
+    ///
+    /// Unless lanes stand still by it: who ends the process may do so for that.
+    pub(in crate::control) fn leave(&mut self, lanes_stand_still: bool) {
         if let Some(answerer) = &self.answerer
             && self.taken_at.take().is_some()
+            && !lanes_stand_still
         {
             // If that fails, the next process leaves out a text that does no harm, and says so.
             self.trouble.taken = None;
@@ -122,21 +126,20 @@ impl FleetTexts {
     }
 
     /// The same of what it serves by.
-    pub(super) fn mark_taken(&mut self, store: &Path, given: Option<&Given>) -> io::Result<()> {
-        self.trouble.taken = given.map(Given::mark);
+    pub(super) fn mark_taken(&mut self, store: &Path, mark: Option<u64>) -> io::Result<()> {
+        self.trouble.taken = mark;
         self.trouble.leave(store)
     }
 
     /// Reads what is new in the folder of the store.
     pub(super) fn follow(&mut self, store: &Path) -> io::Result<()> {
         if self.answerer.as_ref().is_none_or(|one| one.folder() != store || !one.is_there()) {
-            self.has_begun &= self.answerer.as_ref().is_some_and(|one| one.folder() == store);
             (self.answerer, self.told) = (None, None);
             self.answerer = Answerer::of(store)?;
         }
-        if self.answerer.is_some() && !self.has_begun {
-            self.has_begun = true;
-            self.trouble.failed = Trouble::read(store).ended();
+        if self.answerer.is_some() && self.begun_in.as_deref() != Some(store) {
+            self.begun_in = Some(store.to_owned());
+            self.trouble.failed.extend(Trouble::read(store).ended());
         }
         // It goes with a store that is emptied.
         if self.answerer.is_some() && self.trouble != Trouble::default() && !Trouble::is_left(store)
@@ -200,13 +203,20 @@ impl FleetTexts {
         proposed.or(refused.map(|one| &one.what))
     }
 
+    /// Whether what holds, or what processes have served by before, is refused here.
+    pub(super) const fn has_refused(&self) -> bool {
+        self.refused.is_some() || self.settled_refused.is_some()
+    }
+
     /// Notes that a text is refused that is not on trial, and returns whether that is news.
     pub(in crate::control) fn refuse(&mut self, given: Given, refusal: String) -> bool {
         let is_settled = self.before_trial.is_none() && self.held.content.as_ref() != Some(&given);
         let place = if is_settled { &mut self.settled_refused } else { &mut self.refused };
         let what = (given, refusal);
-        let is_news = place.as_ref().is_none_or(|before| before.what != what);
-        *place = Some(Refused { what, at: Instant::now() });
+        let before = place.as_ref().filter(|before| before.what == what);
+        let again = before.map_or(AGAIN_FIRST, |before| before.again * 2).min(AGAIN_AFTER);
+        let is_news = before.is_none();
+        *place = Some(Refused { what, at: Instant::now(), again });
         is_news
     }
 
@@ -239,16 +249,20 @@ impl FleetTexts {
 struct Refused {
     what: (Given, String),
     at: Instant,
+    /// After what time it is tried again.
+    again: Duration,
 }
 
 impl Refused {
     /// Whether this text is not to be tried: something else may have been in its way for a while.
     fn keeps_away(&self, given: &Given) -> bool {
-        self.what.0 == *given && self.at.elapsed() < AGAIN_AFTER
+        self.what.0 == *given && self.at.elapsed() < self.again
     }
 }
 
-/// After what time it is tried again what was refused, or to end a trial that cannot be ended.
+/// After what time what was refused is tried again first: what it waits for may be about to come.
+const AGAIN_FIRST: Duration = Duration::from_secs(1);
+/// After what time it is in the end, as it is tried again to end a trial that cannot be ended.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// For how long what is proposed is believed without being written again.
 const PROPOSED_TIME: Duration = Duration::from_secs(15);

@@ -138,11 +138,14 @@ fn a_text_by_which_lanes_do_not_serve_is_not_proven() {
     site.answered(1, 1);
     let lanes = sealane.process.threads("lane");
     assert!(!lanes.is_empty());
-    let mut held = Command::new(strace);
-    held.args(["-qq", "-o", "/dev/null", "-e", "trace=epoll_wait,epoll_pwait,epoll_pwait2"]);
-    held.args(["-e", "inject=epoll_wait,epoll_pwait,epoll_pwait2:delay_enter=600000000"]);
-    held.args(lanes.iter().flat_map(|lane| ["-p".to_owned(), lane.to_string()]));
-    let mut held = Process::new(held.spawn().unwrap());
+    let hold = || {
+        let mut by = Command::new(&strace);
+        by.args(["-qq", "-o", "/dev/null", "-e", "trace=epoll_wait,epoll_pwait,epoll_pwait2"]);
+        by.args(["-e", "inject=epoll_wait,epoll_pwait,epoll_pwait2:delay_enter=600000000"]);
+        by.args(lanes.iter().flat_map(|lane| ["-p".to_owned(), lane.to_string()]));
+        Process::new(by.spawn().unwrap())
+    };
+    let mut held = hold();
     let trial_s = || {
         site.propose(1, "site.pem", true);
         std::thread::sleep(Duration::from_secs(4));
@@ -150,12 +153,25 @@ fn a_text_by_which_lanes_do_not_serve_is_not_proven() {
     };
     let before = trial_s();
     assert_eq!(trial_s(), before, "lanes say nothing");
+    let stood_s = 8;
     held.signal(Signal::KILL);
     held.wait(PATIENCE);
-    wait_for("lanes that serve", || {
-        let after = trial_s();
-        (after > before).then_some(())
+    let after = wait_for("lanes that serve", || {
+        site.propose(1, "site.pem", true);
+        Answer::read(&site.store).map(|answer| answer.trial_s).filter(|after| *after != before)
     });
+    assert!(after < before + stood_s, "{after} s: a time in which they stood still does not count");
+    // Whoever ends it may do so for that.
+    let mut held = hold();
+    std::thread::sleep(Duration::from_secs(5));
+    sealane.signal(Signal::TERM);
+    wait_for("it to leave", || (sealane.count_said("draining") > 0).then_some(()));
+    held.signal(Signal::KILL);
+    held.wait(PATIENCE);
+    assert_eq!(sealane.stop(), Some(0));
+    let sealane = site.start();
+    site.propose(1, "site.pem", true);
+    assert!(site.answered(0, 1).contains("ended soon after it had begun"));
     assert_eq!(sealane.stop(), Some(0));
 }
 

@@ -221,14 +221,20 @@ impl Sealane {
 
     /// What the admin address answers.
     pub fn admin(&self, path: &str) -> String {
+        let text = self.admin_answer(path);
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        text.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    /// The same, with its status and header, whatever that is.
+    pub fn admin_answer(&self, path: &str) -> String {
         let mut stream = UnixStream::connect(self.folder.join("admin.sock")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-        text.split_once("\r\n\r\n").unwrap().1.to_owned()
+        text
     }
 
     /// A command that speaks to it.
