@@ -47,6 +47,14 @@ impl SocketFile {
     /// # Errors
     /// The file is not there any more, another is, or it is not this user's.
     pub fn permit(&self, mode: u32) -> io::Result<()> {
+        match self.to_change(mode)? {
+            Some(itself) => itself.change(mode),
+            None => Ok(()),
+        }
+    }
+
+    /// The file itself, if its mode is another.
+    fn to_change(&self, mode: u32) -> io::Result<Option<Itself>> {
         // Where others may write too, another file may take its place between two looks at a path.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = open(&self.path, flags, Mode::empty())?;
@@ -54,11 +62,7 @@ impl SocketFile {
         if (found.st_dev, found.st_ino) != self.identity {
             return Err(io::Error::new(ErrorKind::NotFound, "another file has taken its place"));
         }
-        if found.st_mode & 0o777 == mode {
-            return Ok(());
-        }
-        let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
-        Ok(chmod(itself, Mode::from_raw_mode(mode))?)
+        Ok((found.st_mode & 0o777 != mode).then_some(Itself(file)))
     }
 
     /// The group of the file, as long as it is where it was made.
@@ -66,6 +70,17 @@ impl SocketFile {
         let found = fs::symlink_metadata(&self.path).ok();
         let own = found.filter(|found| (found.dev(), found.ino()) == self.identity);
         own.map(|own| own.gid())
+    }
+}
+
+/// A file, whatever stands at its path by now.
+struct Itself(OwnedFd);
+
+impl Itself {
+    fn change(&self, mode: u32) -> io::Result<()> {
+        // The system changes no mode by a place but through this.
+        let itself = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        Ok(chmod(itself, Mode::from_raw_mode(mode))?)
     }
 }
 
@@ -107,7 +122,10 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::MaybeUninit;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::fs::inotify;
 
     use super::*;
 
@@ -133,5 +151,56 @@ mod tests {
         }
         drop(file);
         assert!(path.exists(), "nor is it removed");
+    }
+
+    /// Whoever else may write in the folder puts another file there between look and change.
+    #[test]
+    fn what_stands_at_the_path_by_then_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, moved] = ["a.sock", "moved"].map(|name| folder.path().join(name));
+        let (_socket, file) = bind(&path, 0o600, 1).unwrap();
+        let itself = file.to_change(0o660).unwrap().unwrap();
+        fs::rename(&path, &moved).unwrap();
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        itself.change(0o660).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&moved)), (0o640, 0o660));
+    }
+
+    #[test]
+    fn a_socket_has_its_mode_from_the_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        let events = inotify::WatchFlags::CREATE | inotify::WatchFlags::ATTRIB;
+        inotify::add_watch(&seen, folder.path(), events).unwrap();
+        let _socket = bind(&folder.path().join("a.sock"), 0o600, 1).unwrap();
+        let mut buffer = [MaybeUninit::uninit(); 1024];
+        let mut reader = inotify::Reader::new(&seen, &mut buffer);
+        let first = reader.next().unwrap().events();
+        assert_eq!(first, inotify::ReadFlags::CREATE);
+        assert!(reader.next().is_err(), "nothing is changed of it");
+    }
+
+    /// Whoever listens need not take anybody.
+    #[test]
+    fn a_listener_that_has_no_room_is_there_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let _first = bind(&path, 0o600, 0).unwrap();
+        let mut waiting = Vec::new();
+        loop {
+            let caller = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            caller.set_nonblocking(true).unwrap();
+            let is_full = caller.connect(&SockAddr::unix(&path).unwrap()).is_err();
+            waiting.push(caller);
+            if is_full {
+                break;
+            }
+        }
+        let (sender, second) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(bind(&path, 0o600, 0).map(drop)));
+        let second = second.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        assert_eq!(second.unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 }

@@ -25,6 +25,8 @@ struct Inner {
     /// What is done, and whose answer is lost then, once.
     lost: RefCell<Option<String>>,
     page_max: Cell<usize>,
+    /// What is put before anything else is compared, once.
+    put_before: RefCell<Option<(String, Vec<u8>)>>,
     refuses_all: Cell<bool>,
     revision: Cell<i64>,
     watch: RefCell<Option<mpsc::Sender<String>>>,
@@ -83,6 +85,11 @@ impl MadeUp {
         self.inner.revision.get()
     }
 
+    /// Puts an entry just before the next change that depends on a comparison.
+    pub(crate) fn put_before_compares(&self, key: &str, value: &[u8]) {
+        self.inner.put_before.replace(Some((key.to_owned(), value.to_vec())));
+    }
+
     /// The value and the lease of an entry.
     pub(crate) fn entry(&self, key: &str) -> Option<(Vec<u8>, i64)> {
         self.inner.entries.borrow().get(key).map(|kept| (kept.value.clone(), kept.lease))
@@ -138,6 +145,12 @@ impl Inner {
         match what {
             "kv/range" => self.range(words, &header()),
             "kv/txn" => {
+                if each(words, "compare").next().is_some()
+                    && let Some((key, value)) = self.put_before.take()
+                {
+                    self.revision.set(self.revision.get() + 1);
+                    self.put(&key, value, 0);
+                }
                 let holds = each(words, "compare").all(|compare| self.holds(compare));
                 let changes: Vec<_> = each(words, "success").filter(|_| holds).collect();
                 let writes = |change: &&Value| change.get("request_range").is_none();

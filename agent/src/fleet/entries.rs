@@ -145,10 +145,10 @@ pub(super) fn is_passing(name: &str) -> bool {
     is_shared(name) && (name.starts_with(ANSWERS) || name.starts_with(WAITS))
 }
 
-/// Whether the entry `name` is sealed anew once there is another key: an answer is there for
-/// minutes, and roots are looked after for themselves.
+/// Whether the entry `name`, which was taken, is sealed anew once there is another key: an answer
+/// is there for minutes, and on a lease.
 pub(super) fn is_to_be_resealed(name: &str) -> bool {
-    is_shared(name) && !name.starts_with(ANSWERS) && name != TICKET_ROOTS
+    !name.starts_with(ANSWERS)
 }
 
 /// Whether machines share the entry `name` of their stores.

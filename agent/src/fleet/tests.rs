@@ -20,6 +20,8 @@ use crate::settings::{EtcdSettings, RootSource};
 pub(super) struct Machine {
     pub(super) fleet: Rc<Fleet>,
     pub(super) made_up: MadeUp,
+    /// The key that was the fleet's before, which this machine has, too.
+    pub(super) older: SealingKeys,
     pub(super) store: Arc<KeyedStore>,
     _folder: TempDir,
 }
@@ -29,7 +31,10 @@ impl Machine {
         let (made_up, folder) = (MadeUp::start().await, tempfile::tempdir().unwrap());
         let root = rcgen::generate_simple_self_signed(["ca.test".to_owned()]).unwrap();
         std::fs::write(folder.path().join("roots"), root.cert.pem()).unwrap();
-        create_key_file(&folder.path().join("key")).unwrap();
+        let (older, line) = SealingKeys::generate().unwrap();
+        let file = folder.path().join("key");
+        create_key_file(&file).unwrap();
+        std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + &line).unwrap();
         let store = Store::open_or_create(&folder.path().join("store")).unwrap();
         let store = Arc::new(KeyedStore::new(Arc::new(store), keys(folder.path())).unwrap());
         let settings = FleetSettings {
@@ -47,7 +52,7 @@ impl Machine {
             ticket_root_every: Duration::from_secs(604_800),
         };
         let fleet = Fleet::new(&settings, Arc::clone(&store), keys(folder.path())).unwrap();
-        Self { fleet, made_up, store, _folder: folder }
+        Self { fleet, made_up, older, store, _folder: folder }
     }
 
     /// Puts a certificate for a name into the store, as if that had been so long ago; returns its

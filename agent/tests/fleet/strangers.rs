@@ -86,19 +86,14 @@ fn all_that_is_kept_is_sealed_anew_once_there_is_another_key() {
     fs::write(home.path("key"), format!("{}=\n{old}", "E".repeat(43))).unwrap();
     let keys = sealing_keys(&KeySource::File(home.path("key"))).unwrap();
     let agent = home.start();
-    let kept = kept.map(|(place, text)| {
+    for (place, text) in kept {
         wait_for(&place, || keys.is_current(&cluster.value(&place)).then_some(()));
         assert_eq!(*keys.open_at(&place, &cluster.value(&place)).unwrap(), text.as_bytes());
-        place
-    });
+    }
     for place in [account, roots] {
         wait_for(&place, || keys.is_current(&cluster.value(&place)).then_some(()));
         keys.open_at(&place, &cluster.value(&place)).unwrap();
     }
-    // Once, so that machines with several keys agree.
-    let last = cluster.value(&kept[0]);
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    assert_eq!(cluster.value(&kept[0]), last);
     assert!(agent.stop().success());
 }
 

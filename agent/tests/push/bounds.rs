@@ -140,7 +140,7 @@ fn what_is_refused_again_and_again_does_not_fill_the_journal() {
     assert!((1..100).contains(&said), "{said} lines");
 }
 
-fn connect(site: &Site, client: &str) -> StreamOwned<ClientConnection, TcpStream> {
+pub fn connect(site: &Site, client: &str) -> StreamOwned<ClientConnection, TcpStream> {
     connect_with(site, &config(site, client))
 }
 

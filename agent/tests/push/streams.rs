@@ -1,7 +1,7 @@
 //! Streams: many certificates, mistakes among them, agents that are killed meanwhile, and what a
 //! running `sealane serve` makes of them.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 
@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use sealane_reserved_port::ReservedPort;
 use sealane_store::examine;
 
+use super::bounds::connect;
 use super::harness::{serve, wait_for};
 use super::site::{Said, Site, server};
 
@@ -57,8 +58,7 @@ fn what_came_before_a_mistake_is_stored_and_nothing_after_and_the_mistake_is_tol
     site.client("good.test");
     let mut all = many(2_500);
     all[1_200] = server(&["1200.many.other"]);
-    // More than lies in the buffers of sockets: a client that sends on comes to read its answer.
-    let said = site.put("good.test", all.concat().repeat(8).as_bytes());
+    let said = site.put("good.test", all.concat().as_bytes());
     assert_eq!((said.status, said.field("added")), (403, 1_000.into()), "{said:?}");
     assert!(said.body.contains("may not store 1200.many.other"), "{said:?}");
     assert!(site.held("999.many.test").is_some() && site.held("1000.many.test").is_none());
@@ -67,6 +67,48 @@ fn what_came_before_a_mistake_is_stored_and_nothing_after_and_the_mistake_is_tol
     let said = site.put("good.test", b"");
     assert_eq!(said.status, 422, "{said:?}");
     assert!(said.body.contains("nothing in it; send chains with their keys"), "{said:?}");
+}
+
+/// Who reads no word before all is sent would find a closed connection, and no answer.
+#[test]
+fn whoever_sends_all_before_it_reads_comes_to_its_answer_and_whoever_waits_sends_nothing() {
+    let reader = "[[push.role]]\nclient = \"reader.test\"\nnames = [\"*\"]\nmay = [\"get\"]\n";
+    let site = Site::start(&(ROLES.to_owned() + reader));
+    for client in ["good.test", "reader.test"] {
+        site.client(client);
+    }
+    let mut all = many(2_500);
+    all[1_200] = server(&["1200.many.other"]);
+    // More than lies in the buffers of sockets.
+    let body = all.concat().repeat(16);
+    let ask = |client: &str, expects: bool| {
+        let expect = if expects { "Expect: 100-continue\r\n" } else { "" };
+        let length = body.len();
+        let mut stream = connect(&site, client);
+        let head = "PUT /certificates HTTP/1.1\r\nHost: x\r\n";
+        write!(stream, "{head}{expect}Content-Length: {length}\r\n\r\n").unwrap();
+        if !expects {
+            stream.write_all(body.as_bytes()).unwrap();
+        }
+        let mut answer = String::new();
+        // It may end without a word of farewell.
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    let within = ask("good.test", false);
+    assert!(within.starts_with("HTTP/1.1 403 "), "{within}");
+    assert!(within.contains("may not store 1200.many.other"), "{within}");
+    let mut first = begun(&site, "good.test", "0.many.test", &many(1_001).concat());
+    for expects in [false, true] {
+        let refused = ask("reader.test", expects);
+        assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+        let second = ask("good.test", expects);
+        assert!(second.starts_with("HTTP/1.1 409 "), "{second}");
+        // It stands still for no longer than that.
+        first.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
 }
 
 /// A client's stream that has begun, and stays there.

@@ -37,11 +37,7 @@ impl NamesSocket {
     /// Whether those may open it who may write to the store in this folder now.
     pub fn is_for(&self, folder: &Path) -> bool {
         let Ok(sharing) = Sharing::of(folder) else { return false };
-        let is_theirs = match (self.file.group(), sharing.group) {
-            (None, _) => false,
-            (Some(own), Some(group)) => own == group,
-            (Some(_), None) => true,
-        };
+        let is_theirs = sharing.group.is_none_or(|group| self.file.group() == Some(group));
         is_theirs && self.file.permit(sharing.mode()).is_ok()
     }
 }

@@ -200,6 +200,15 @@ fn a_stale_socket_makes_way_and_nothing_else_does() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
 
+/// A lane looks at orders and at what it serves apart.
+#[test]
+fn names_are_told_where_no_lane_has_heard_of_them_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let _door = NamesSocket::start(folder.path(), SharedState::default()).unwrap();
+    let answer = ask_socket(&folder.path().join("names.sock"), "POST", "/names/wanted");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"names\": []"), "{answer}");
+}
+
 fn on_loopback() -> (Admin, SharedState) {
     let state = SharedState::default();
     let address = Some("127.0.0.1:0".parse().unwrap());
@@ -226,12 +235,16 @@ fn ask(admin: &Admin, method: &str, path: &str) -> String {
             client.write_all(request.as_bytes()).unwrap();
             client.read_to_string(&mut answer).unwrap();
         }
-        Address::Unix(path) => {
-            let mut client = UnixStream::connect(path).unwrap();
-            client.write_all(request.as_bytes()).unwrap();
-            client.read_to_string(&mut answer).unwrap();
-        }
+        Address::Unix(socket) => return ask_socket(socket, method, path),
     }
+    answer
+}
+
+fn ask_socket(socket: &Path, method: &str, path: &str) -> String {
+    let mut client = UnixStream::connect(socket).unwrap();
+    write!(client, "{method} {path} HTTP/1.1\r\nHost: admin\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
     answer
 }
 

@@ -79,6 +79,26 @@ fn stores_stand_beside_files() {
 }
 
 #[test]
+fn names_on_demand_go_to_the_store_of_the_listeners_that_have_them() {
+    let listener = |port: &str, store: &str, on_demand: bool| {
+        let text = LISTENER.replace("443", port).replace("certs", store);
+        format!("{text}on_demand = {on_demand}\n")
+    };
+    let folder = |listeners: &[String]| {
+        let text = "store_key = { file = \"key\" }\n".to_owned() + &listeners.concat();
+        parse(&text).unwrap().on_demand_store().map(Path::to_owned)
+    };
+    let first = listener("443", "store:one", false);
+    assert_eq!(folder(std::slice::from_ref(&first)), None);
+    let both = [listener("444", "store:two", true), listener("445", "store:two", true)];
+    assert_eq!(folder(&[&[first], &both[..]].concat()), Some("/etc/sealane/two".into()));
+    // Its socket fits just so.
+    let longest = format!("/{}", "x".repeat(95));
+    let of_longest = listener("443", &format!("store:{longest}"), true);
+    assert_eq!(folder(&[of_longest]), Some(longest.into()));
+}
+
+#[test]
 fn clients_that_are_asked_for_nothing_get_no_rules_and_others_get_the_defaults() {
     let clients = |keys: &str| {
         let config = parse(&format!("{LISTENER}[listener.clients]\n{keys}"));

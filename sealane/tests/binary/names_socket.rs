@@ -11,7 +11,7 @@ use std::process::Command;
 use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 
-use crate::harness::sealane::{BINARY, Sealane};
+use crate::harness::sealane::{BINARY, ListenerSettings, Sealane};
 use crate::harness::site::Site;
 use crate::harness::{PATIENCE, tools, wait_for};
 
@@ -33,9 +33,22 @@ impl Site {
         self.path().join("store/names.sock")
     }
 
+    /// Has it read its settings again, so many times by now.
+    fn reload(&mut self, times: usize) {
+        self.settings.write(self.path());
+        self.sealane().signal(Signal::HUP);
+        self.sealane.as_mut().unwrap().wait_until_reloaded(times);
+    }
+
+    /// What `sealane check` says of its settings.
+    fn check(&self) -> String {
+        let mut command = Command::new(BINARY);
+        tools::output(command.args(["check", "--config"]).arg(self.path().join("sealane.toml")))
+    }
+
     /// The names that are told now.
     fn wanted(&self) -> Vec<String> {
-        let (status, body) = ask(&self.names_socket(), "POST /names/wanted").unwrap();
+        let (status, body) = ask(&self.names_socket(), TAKE).unwrap();
         assert_eq!(status, 200, "{body}");
         let told: Value = serde_json::from_str(&body).unwrap();
         let names = told["names"].as_array().unwrap().iter();
@@ -88,13 +101,6 @@ fn names_are_taken_in_the_folder_of_the_store_and_nothing_else_is_done_there() {
     assert_eq!(ask(&socket, "GET /names/wanted").unwrap().0, 405);
     site.served("kept.test").unwrap();
     assert_eq!(site.sealane().count_said("reloaded"), 0);
-    let check = Command::new(BINARY)
-        .args(["check", "--config"])
-        .arg(site.path().join("sealane.toml"))
-        .output();
-    let text = String::from_utf8(check.unwrap().stdout).unwrap();
-    let told = format!("told at {} to this user alone", socket.display());
-    assert!(text.contains(&told), "{text}");
     let Site { sealane, folder, .. } = site;
     assert_eq!(sealane.unwrap().stop(), Some(0));
     assert!(!folder.path().join("store/names.sock").exists());
@@ -104,7 +110,7 @@ fn names_are_taken_in_the_folder_of_the_store_and_nothing_else_is_done_there() {
 fn it_is_there_again_after_whatever_happened_to_it() {
     let mut site = start(site());
     let socket = site.names_socket();
-    let again = |what: &str| wait_for(what, || ask(&socket, "POST /names/wanted").ok());
+    let again = |what: &str| wait_for(what, || ask(&socket, TAKE).ok());
     fs::remove_file(&socket).unwrap();
     again("it was removed");
     // By its path somebody else's file is left alone.
@@ -112,6 +118,9 @@ fn it_is_there_again_after_whatever_happened_to_it() {
     fs::write(&socket, "precious").unwrap();
     site.sealane.as_mut().unwrap().wait_until_said("a file that is no socket is there; remove it");
     site.served("kept.test").unwrap();
+    // Each reload is a look; what it finds again is not said again.
+    site.reload(1);
+    site.reload(2);
     assert_eq!(fs::read_to_string(&socket).unwrap(), "precious");
     fs::remove_file(&socket).unwrap();
     again("it is free again");
@@ -120,19 +129,62 @@ fn it_is_there_again_after_whatever_happened_to_it() {
     // A killed process leaves its own.
     site.sealane().signal(Signal::KILL);
     site.sealane.as_mut().unwrap().process.wait(PATIENCE);
-    assert!(ask(&socket, "POST /names/wanted").is_err() && socket.exists());
+    assert!(ask(&socket, TAKE).is_err() && socket.exists());
     let mut site = start(site);
     assert!(site.wanted().is_empty());
     // It comes and goes with what asks for it.
     let with = site.settings.listeners[0].more.clone();
     for (more, reloads) in [("unknown_names = \"refuse\"", 1), (&with, 2)] {
         site.settings.listeners[0].more = more.into();
-        site.settings.write(site.path());
-        site.sealane().signal(Signal::HUP);
-        site.sealane.as_mut().unwrap().wait_until_reloaded(reloads);
+        site.reload(reloads);
         assert_eq!(socket.exists(), reloads == 2);
     }
     assert!(site.wanted().is_empty());
+}
+
+/// Who may write to a folder can change under way; it is no other socket then.
+#[test]
+fn it_is_for_whoever_its_folder_is_for_by_now() {
+    let mut site = start(site());
+    let (store, socket) = (site.path().join("store"), site.names_socket());
+    // A number alone may be given again.
+    let identity = || {
+        let facts = fs::metadata(&socket).unwrap();
+        (facts.ino(), facts.created().ok())
+    };
+    let first = identity();
+    let group = format!("this user and group {}", fs::metadata(&store).unwrap().gid());
+    for (reloads, of_folder, expected, whose) in [
+        (1, 0o2770, 0o660, &*group),
+        (2, 0o700, 0o600, "this user alone"),
+        (3, 0o700, 0o600, "this user alone"),
+    ] {
+        fs::set_permissions(&store, Permissions::from_mode(of_folder)).unwrap();
+        site.reload(reloads);
+        let case = format!("{reloads}, in a folder of {of_folder:o}");
+        assert_eq!((mode(&socket), identity()), (expected, first), "{case}");
+        assert!(site.check().contains(&format!("told at {} to {whose}", socket.display())));
+    }
+}
+
+#[test]
+fn it_goes_to_the_store_of_the_listener_that_has_on_demand() {
+    let mut site = site();
+    let import = ["import", "import.pem", "--create", "--store", "other", "--key-file", "key"];
+    let mut command = Command::new(BINARY);
+    tools::output(command.arg("certificates").args(import).current_dir(site.path()));
+    let store = PathBuf::from(format!("store:{}", site.path().join("other").display()));
+    let backend = site.settings.listeners[0].backends[0].clone();
+    site.settings.listeners.push(ListenerSettings::new("other", &store, &backend));
+    let mut site = start(site);
+    let [first, second] = ["store/names.sock", "other/names.sock"].map(|at| site.path().join(at));
+    let places = || (ask(&first, TAKE).is_ok(), ask(&second, TAKE).is_ok());
+    assert_eq!(places(), (true, false));
+    let [one, other] = &mut site.settings.listeners[..] else { panic!() };
+    std::mem::swap(&mut one.more, &mut other.more);
+    site.reload(1);
+    assert_eq!(places(), (false, true));
+    assert!(!first.exists());
 }
 
 /// Another process may serve from the store already: it is served from all the same.
@@ -145,7 +197,7 @@ fn of_two_who_serve_from_a_store_one_tells_names_there_and_the_next_one_after_it
     let backend = more.backends[0].clone();
     let mut other = Site { folder: home, settings, sealane: None, ..Site::new() };
     let store = PathBuf::from(format!("store:{}", first.path().join("store").display()));
-    let listener = crate::harness::sealane::ListenerSettings::new("second", &store, &backend);
+    let listener = ListenerSettings::new("second", &store, &backend);
     other.settings.more = format!("store_key = {{ file = {:?} }}", first.key_file());
     other.settings.listeners = vec![listener.with(&more.more)];
     let mut other = start(other);
@@ -156,7 +208,7 @@ fn of_two_who_serve_from_a_store_one_tells_names_there_and_the_next_one_after_it
     let Site { sealane, folder, .. } = first;
     assert_eq!(sealane.unwrap().stop(), Some(0));
     let socket = folder.path().join("store/names.sock");
-    let (_, told) = wait_for("the next one", || ask(&socket, "POST /names/wanted").ok());
+    let (_, told) = wait_for("the next one", || ask(&socket, TAKE).ok());
     assert!(told.contains("other.test"), "{told}");
 }
 
@@ -224,3 +276,5 @@ fn whoever_may_write_to_the_store_takes_names_and_may_do_nothing_else() {
 }
 
 const GROUP: u32 = 70_001;
+/// What takes the names without a certificate.
+const TAKE: &str = "POST /names/wanted";

@@ -296,7 +296,7 @@ const BATCH_BYTES: usize = 512 << 10;
 /// How long what is lacking is taken without a look at what has come.
 const LACKING_TIME: Duration = Duration::from_secs(2);
 /// Entries that are sealed anew at once: the longest have the waits of 100 long names.
-const RESEALED_AT_ONCE: usize = 16;
+pub(super) const RESEALED_AT_ONCE: usize = 16;
 /// How many times longer than a scan of the store it is until the next.
 const SCAN_SHARE: u32 = 50;
 /// Bytes of one value, at most: what is left of a request beside a full batch.

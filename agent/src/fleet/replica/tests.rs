@@ -3,6 +3,7 @@
 use sealane_store::SealingKeys;
 use serde_json::{Value, json};
 
+use super::offers::RESEALED_AT_ONCE;
 use super::*;
 use crate::fleet::tests::{Machine, certificate, with_machine};
 
@@ -117,6 +118,64 @@ fn what_was_imported_since_this_machine_has_followed_takes_the_place_of_what_no_
         replica.take(vec![entry], Vec::new(), &nobody).unwrap();
         replica.offer_changes(&nobody).await.unwrap();
         assert!(!fleet.keys.is_current(&there()[1]));
+    });
+}
+
+/// Machines with the same keys in another order would do that to each other for ever.
+#[test]
+fn what_an_older_key_sealed_is_sealed_anew_once_but_for_answers() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, older, .. } = &machine;
+        let waits = (0..2 * RESEALED_AT_ONCE).map(|number| format!("acme/wait/names/{number}"));
+        let others = ["acme/account/0", "acme/demand/a.test"].map(str::to_owned);
+        let kept = waits.chain(others).map(|name| fleet.places.entry(&name));
+        let kept: Vec<String> = kept.collect();
+        let answer = fleet.places.entry("challenge/http-01/a");
+        for place in kept.iter().chain([&answer]) {
+            made_up.put_unheard(place, &older.seal_for(place, b"1").unwrap());
+        }
+        let newer = fleet.places.entry("acme/demand/b.test");
+        let sealed = fleet.keys.seal_for(&newer, b"1").unwrap();
+        made_up.put_unheard(&newer, &sealed);
+        let is_current = |place: &String| fleet.keys.is_current(&made_up.entry(place).unwrap().0);
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        for done in [RESEALED_AT_ONCE, 2 * RESEALED_AT_ONCE, kept.len(), kept.len()] {
+            replica.offer_changes(&nobody).await.unwrap();
+            assert_eq!(kept.iter().filter(|place| is_current(place)).count(), done);
+        }
+        for place in &kept {
+            let opened = fleet.keys.open_at(place, &made_up.entry(place).unwrap().0);
+            assert_eq!(*opened.unwrap(), b"1");
+        }
+        assert!(!is_current(&answer), "whose lease would be lost");
+        assert_eq!(made_up.entry(&newer).unwrap().0, sealed);
+        let place = &kept[0];
+        let value = older.seal_for(place, b"2").unwrap();
+        let mod_revision = made_up.put_unheard(place, &value);
+        let (key, create_revision) = (place.clone(), 1);
+        let entry = Entry { key, value, create_revision, mod_revision, lease: 0 };
+        replica.take(vec![entry], Vec::new(), &nobody).unwrap();
+        replica.offer_changes(&nobody).await.unwrap();
+        assert!(!is_current(place));
+    });
+}
+
+/// Another machine writes in the moment between look and change.
+#[test]
+fn what_changes_while_it_is_sealed_anew_stays_and_the_others_are_sealed() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, older, .. } = &machine;
+        let places = ["a", "b", "c"].map(|name| fleet.places.entry(&format!("acme/wait/{name}")));
+        for place in &places {
+            made_up.put_unheard(place, &older.seal_for(place, b"1").unwrap());
+        }
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        let theirs = older.seal_for(&places[1], b"2").unwrap();
+        made_up.put_before_compares(&places[1], &theirs);
+        replica.offer_changes(&nobody).await.unwrap();
+        let value = |place: &String| made_up.entry(place).unwrap().0;
+        assert_eq!(value(&places[1]), theirs);
+        assert!([&places[0], &places[2]].iter().all(|place| fleet.keys.is_current(&value(place))));
     });
 }
 
