@@ -79,7 +79,7 @@ pub struct ControlState {
 /// What a fleet gives and this machine refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetRefused {
-    /// Its number.
+    /// The number.
     pub number: u64,
     /// Whether nothing of the fleet's is served, though something was before.
     pub is_without: bool,

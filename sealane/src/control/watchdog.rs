@@ -1,5 +1,5 @@
-//! Whether every lane still reads its mail: told to a service manager that wants to know, which ends
-//! a process that does not say so and starts it anew, and to whoever serves something on trial.
+//! Whether every lane still reads its mail: told to a service manager that wants to know, which
+//! ends a process that does not say so and starts it anew, and to whoever serves on trial.
 
 use std::time::{Duration, Instant};
 
@@ -104,8 +104,8 @@ impl Watchdog {
         if is_long && !self.was_silent {
             self.was_silent = true;
             let text = format!(
-                "lane {lane} does not answer; unless it does, the service manager \
-                                will end this process; this is a fault of Sealane"
+                "lane {lane} does not answer; unless it does, the service manager will end this \
+                 process; this is a fault of Sealane"
             );
             say_at(Priority::Error, &text);
         }

@@ -47,7 +47,7 @@ impl Site {
         other
     }
 
-    /// As when a store is removed, or a copy takes its place.
+    /// Does what removing a store does, or a copy takes its place.
     fn empty_the_store(&self) {
         for entry in fs::read_dir(&self.store).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();

@@ -1,4 +1,4 @@
-//! What is known of a fleet's texts beside the one that is served, and which of them is meant to be.
+//! What is known of a fleet's texts beside the one that is served, and which of them is meant.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -109,7 +109,7 @@ fn a_start_that_is_refused_does_not_forget_what_ended_the_process_before() {
     assert_eq!(sealane.stop(), Some(0));
 }
 
-/// Its command has ended, and the agent that would say so too.
+/// The command has ended, and the agent that would say so too.
 #[test]
 fn what_nobody_proposes_any_more_is_no_reason_to_be_degraded() {
     let site = Site::new();
