@@ -405,6 +405,8 @@ fn a_configuration_holds_though_the_answer_to_that_was_lost() {
         until("the first machine", || made_up.entry(&proposed) != at_first).await;
         made_up.lose_answer("kv/txn");
         tell(1, 1, 6);
+        until("it to hold", || made_up.entry(&proposed).is_none()).await;
+        tell(1, 0, 0);
         assert_eq!(command.await.unwrap(), Ok(()));
     });
 }
