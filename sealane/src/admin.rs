@@ -26,8 +26,8 @@ use crate::unix_socket::{self, SocketFile};
 pub use names_socket::NamesSocket;
 pub use orders::{Orders, Uploads, Verdict};
 pub use state::{
-    AccessLogCounters, BackendSummary, ControlState, FleetRefused, Generations, Phase, Reload,
-    Reloads, SharedState, SoonestToExpire, Started, TicketRoots,
+    AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,
+    SharedState, SoonestToExpire, Started, TicketRoots,
 };
 
 /// The admin servers of a process. Dropping it ends them too, without waiting for that.
@@ -131,17 +131,20 @@ fn show(request: &Request<'_>, state: &SharedState) -> Response {
 }
 
 /// What is served goes on being served when it is degraded: to take it out of service helps nobody.
+/// Where nothing of a fleet's is served, others of the fleet do better.
 fn health(state: &ControlState) -> Response {
-    if let Some(lack) = state.lack().filter(|_| state.phase == Phase::Serving) {
-        return Response::text(Status::ServiceUnavailable, lack);
-    }
     match (state.phase, state.degradation(SystemTime::now())) {
+        (Phase::Serving, _) if state.is_without_fleet => {
+            Response::text(Status::ServiceUnavailable, WITHOUT_FLEET)
+        }
         (Phase::Serving, None) => Response::text(Status::Ok, "ok"),
         (Phase::Serving, Some(why)) => Response::text(Status::Ok, format!("degraded: {why}")),
         (phase, _) => Response::text(Status::ServiceUnavailable, phase.name()),
     }
 }
 
+const WITHOUT_FLEET: &str =
+    "nothing of what the fleet gives is served, though it was before; the log says why";
 /// Connections that wait to be accepted on the unix socket.
 const BACKLOG: i32 = 64;
 const THREAD: &str = "admin";

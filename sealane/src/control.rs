@@ -48,7 +48,7 @@ pub(crate) use build::unix_now;
 use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
 use fleet::FleetTexts;
-pub(crate) use fleet::{own_part, with_fleets_part};
+pub(crate) use fleet::{Begun, own_part, with_fleets_part};
 use kept::KeptSockets;
 use listeners::counted;
 use on_demand::NamesDoor;
@@ -186,6 +186,7 @@ impl Control {
         control.start_lanes(&mut logs, &tables, kept)?;
         control.follow_names_door();
         control.tell_tables(tables);
+        control.note_lack_at_start();
         control.state.lock().phase = Phase::Serving;
         Ok(control)
     }

@@ -149,16 +149,20 @@ impl<'c> Proposal<'c> {
     async fn bring(&mut self, settings: &FleetSettings, first_count: usize) -> Result<(), String> {
         let (begun, mut said) = (Instant::now(), String::new());
         let mut rollout = Rollout::new(self.version.number, first_count, &self.before);
-        let mut alive = Instant::now();
+        let (mut alive, mut slow) = (Instant::now(), 0);
         loop {
             let asked = Instant::now();
             let told = told_by_all(self.etcd, settings).await?;
             let machines: Vec<Machine> = told.iter().filter_map(Status::configured).collect();
-            let step = match asked.elapsed() > ANSWER_TIMEOUT {
-                // What was told is no more how it is.
-                true => Step::Wait("the cluster is slow".to_owned()),
-                false => rollout.step(&machines, begun.elapsed()),
-            };
+            let before = rollout.clone();
+            let mut step = rollout.step(&machines, begun.elapsed());
+            // What was told long ago is no ground to go on.
+            let goes_on = matches!(step, Step::First(_) | Step::All);
+            if goes_on && asked.elapsed() > ANSWER_TIMEOUT {
+                (rollout, slow) = (before, slow + 1);
+                let text = "the cluster is slow".to_owned();
+                step = if slow < SLOW_MAX { Step::Wait(text) } else { Step::Stop(text) };
+            }
             match step {
                 Step::Wait(text) => {
                     // Seconds that are left are no news.
@@ -275,6 +279,8 @@ const LEASE: Duration = Duration::from_secs(15);
 /// How long an answer is waited for on which others hang: a change that lets it hold later would
 /// rest on what machines told long before.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Looks in each of which the cluster took longer than that to tell how machines are.
+const SLOW_MAX: u32 = 24;
 /// How often machines are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 /// Up to which number machines are believed what they have seen: anybody who can write to the

@@ -54,7 +54,7 @@ pub(super) enum Step {
 }
 
 /// A configuration on its way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rollout {
     number: u64,
     /// On how many machines it holds first.

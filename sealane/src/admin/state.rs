@@ -64,8 +64,10 @@ pub struct ControlState {
     pub names: Vec<NameSummary>,
     /// The limits of the newest generation.
     pub limits: Limits,
-    /// What a fleet gives and this machine refuses.
-    pub fleet_refused: Option<FleetRefused>,
+    /// The number of what a fleet gives and this machine refuses.
+    pub fleet_refused: Option<u64>,
+    /// Whether nothing of what a fleet gives is served, though something was before.
+    pub is_without_fleet: bool,
     /// How reloads went.
     pub reloads: Reloads,
     /// How sessions are resumed.
@@ -74,21 +76,6 @@ pub struct ControlState {
     pub ticket_roots: TicketRoots,
     /// What the access log counts, if there is one.
     pub access_log: Option<AccessLogCounters>,
-}
-
-/// What a fleet gives and this machine refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FleetRefused {
-    /// The number.
-    pub number: u64,
-    /// Whether nothing of the fleet's is served, though something was before.
-    pub is_without: bool,
-}
-
-impl FleetRefused {
-    fn told(self) -> String {
-        format!("the fleet's configuration {} is refused here; the log says why", self.number)
-    }
 }
 
 /// The roots that ticket keys come from.
@@ -118,6 +105,7 @@ impl Default for ControlState {
             names: Vec::new(),
             limits: Limits::default(),
             fleet_refused: None,
+            is_without_fleet: false,
             reloads: Reloads::default(),
             tickets: Tickets::default(),
             ticket_roots: TicketRoots::default(),
@@ -127,12 +115,6 @@ impl Default for ControlState {
 }
 
 impl ControlState {
-    /// Why what was served before this process is not served by it, if that is so.
-    pub fn lack(&self) -> Option<String> {
-        let refused = self.fleet_refused.filter(|refused| refused.is_without)?;
-        Some(format!("nothing of the fleet's is served: {}", refused.told()))
-    }
-
     /// What an operator has to mend although everything is served as before, if there is anything.
     pub fn degradation(&self, now: SystemTime) -> Option<Cow<'static, str>> {
         let now = Timestamp::from(now);
@@ -144,8 +126,9 @@ impl ControlState {
         if lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now) {
             return Some("a revocation list has ended; /state says which".into());
         }
-        if let Some(refused) = self.fleet_refused {
-            return Some(refused.told().into());
+        if let Some(number) = self.fleet_refused {
+            let what = "is refused here; the log says why";
+            return Some(format!("the fleet's configuration {number} {what}").into());
         }
         self.fleet_is_away(now).map(Cow::Owned)
     }

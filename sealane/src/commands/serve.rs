@@ -6,7 +6,9 @@ use sealane_file_table::grow;
 
 use crate::args::ServeArguments;
 use crate::config::Config;
-use crate::control::{ConfigSource, Control, Outcome, ServeError, own_part, with_fleets_part};
+use crate::control::{
+    Begun, ConfigSource, Control, Outcome, ServeError, own_part, with_fleets_part,
+};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
@@ -26,14 +28,14 @@ pub fn run(arguments: ServeArguments) -> Exit {
 
 fn serve(arguments: ServeArguments) -> Exit {
     let file = arguments.config.clone();
-    let config = match settled(arguments) {
-        Ok(config) => config,
+    let Begun { config, later } = match settled(arguments) {
+        Ok(begun) => begun,
         Err(problem) => {
             say_at(Priority::Error, &problem);
             return Exit::Invalid;
         }
     };
-    if let Some(warning) = process::landlock::close(file.as_deref(), &config) {
+    if let Some(warning) = process::landlock::close(file.as_deref(), &config, later.as_ref()) {
         say_at(Priority::Warning, &warning);
     }
     let source = match file {
@@ -59,7 +61,7 @@ fn serve(arguments: ServeArguments) -> Exit {
 /// # Errors
 /// What is not in order: also what a user that is not root any more cannot read, for a reload could
 /// not either.
-fn settled(arguments: ServeArguments) -> Result<Config, String> {
+fn settled(arguments: ServeArguments) -> Result<Begun, String> {
     let file = arguments.config.clone();
     let wrong = |mistakes| format!("the configuration is not in order:\n{mistakes}");
     let config = match &file {
@@ -68,7 +70,7 @@ fn settled(arguments: ServeArguments) -> Result<Config, String> {
     };
     let config = config.map_err(wrong)?;
     let account = process::settle(&config.process).map_err(|error| error.to_string())?;
-    let Some(file) = file else { return Ok(config) };
+    let Some(file) = file else { return Ok(config.into()) };
     let config = match account {
         None => config,
         Some(account) => own_part(&file).map_err(|mistakes| {

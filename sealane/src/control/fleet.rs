@@ -26,13 +26,14 @@ use super::Control;
 use super::build::build;
 use super::sockets::try_new;
 use super::watchdog::Well;
-use crate::admin::{FleetRefused, Verdict};
+use crate::admin::Verdict;
 use crate::config::{Config, FleetText, FromFleet, Mistake};
 use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
 use crate::relay::Relay;
 use followed::facts;
-pub(crate) use start::{own_part, with_fleets_part};
+use start::is_anothers;
+pub(crate) use start::{Begun, own_part, with_fleets_part};
 use texts::AGAIN_AFTER;
 pub(super) use texts::FleetTexts;
 
@@ -47,7 +48,8 @@ impl Control {
             if self.fleet.begun_in.is_some() {
                 self.fleet.leave(false);
                 self.fleet = FleetTexts::default();
-                self.state.lock().fleet_refused = None;
+                let mut state = self.state.lock();
+                (state.fleet_refused, state.is_without_fleet) = (None, false);
             }
             return;
         };
@@ -68,10 +70,23 @@ impl Control {
         self.fleet.problem = problem;
     }
 
+    /// Notes at a start whether nothing of the fleet's is served that was before.
+    pub(super) fn note_lack_at_start(&self) {
+        let fleet = self.config.fleet.as_ref();
+        self.note_lack(fleet.is_none_or(|fleet| is_anothers(&fleet.store)));
+    }
+
+    fn note_lack(&self, is_anothers: bool) {
+        let fleet = self.config.fleet.as_ref().filter(|fleet| fleet.given.is_none());
+        let is_without = fleet.is_some_and(|fleet| fleet.store.join(SETTLED).exists());
+        self.state.lock().is_without_fleet = is_without && !is_anothers;
+    }
+
     fn follow_fleet(&mut self, store: &Path) -> io::Result<()> {
         // What fails of it keeps nothing else from being done: a trial ends on a full disk too.
         let followed = self.fleet.follow(store);
         if self.fleet.answerer.is_none() && self.fleet.before_trial.is_none() {
+            self.note_lack(followed.is_ok());
             return followed;
         }
         let settled = self.settle(store);
@@ -79,10 +94,8 @@ impl Control {
         let taken = self.take_what_is_meant(store);
         let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
         // Before it is answered: whoever reads that may ask.
-        let is_without =
-            self.given().is_none() && self.fleet.has_refused() && store.join(SETTLED).exists();
-        self.state.lock().fleet_refused =
-            refused.map(|(given, _)| FleetRefused { number: given.number, is_without });
+        self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
+        self.note_lack(false);
         let number = self.given().map_or(0, |given| given.number);
         let told = self.fleet.tell(number, self.well());
         followed.and(settled).and(looked).and(taken).and(told)
@@ -216,7 +229,7 @@ impl Control {
     fn take(&mut self, store: &Path, given: Option<&Given>) -> io::Result<String> {
         let settled = Given::read(store, SETTLED).ok().flatten();
         let is_new = given.is_some() && settled.as_ref() != given;
-        let before = self.fleet.trouble.taken;
+        let before = self.fleet.taken_at.and(self.fleet.trouble.taken);
         if let Some(given) = given.filter(|_| is_new) {
             let marked = self.fleet.mark_taken(store, Some(given.mark()));
             // What ends a trial is taken in any case.

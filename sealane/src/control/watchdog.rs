@@ -30,7 +30,8 @@ pub(super) struct Watchdog {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Well {
     since: Instant,
-    /// When the last question was asked that they have answered.
+    /// When the last question was asked that they have answered; if they were late, when that was
+    /// seen.
     until: Instant,
 }
 
@@ -112,7 +113,7 @@ impl Watchdog {
     }
 }
 
-/// An answer that takes longer is one of a lane that stood still.
+/// An answer that takes longer is one of a lane that stood still, or nobody looked for it.
 const LATE: Duration = Duration::from_secs(3);
 const TOLD_WITHIN_PATIENCE: u32 = 3;
 /// Between two questions of which somebody waits for the answer.

@@ -2,9 +2,10 @@
 //! left again if it does no good.
 
 mod beside;
+mod starts;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
-use crate::harness::{PATIENCE, tools, wait_for};
+use crate::harness::{tools, wait_for};
 
 /// A machine that includes what a fleet gives, and has a certificate in `site.pem`.
 struct Site {
@@ -96,6 +97,13 @@ impl Site {
     fn answered(&self, holds: u64, checked: u64) -> String {
         let is_so = |told: &Answer| (told.holds, told.checked) == (holds, checked);
         wait_for("the answer", || Answer::read(&self.store).filter(is_so)).refusal
+    }
+
+    /// Has a text hold until the next process would begin with it.
+    fn settle(&self, number: u64, file: &str) {
+        self.hold(number, file);
+        self.answered(number, 0);
+        self.settled(number);
     }
 
     /// Waits until the next process would begin with this text.
@@ -212,9 +220,7 @@ fn what_nobody_confirms_any_more_is_left_for_what_was_served_before() {
 fn a_text_with_which_a_process_ended_is_left_by_the_next() {
     let site = Site::new();
     let sealane = site.start();
-    site.hold(1, "site.pem");
-    site.answered(1, 0);
-    site.settled(1);
+    site.settle(1, "site.pem");
     assert_eq!(sealane.stop(), Some(0));
     for (number, is_on_trial) in [(2, true), (3, false)] {
         let sealane = site.start();
@@ -259,29 +265,11 @@ fn a_text_with_which_a_process_ended_is_left_by_the_next() {
 }
 
 #[test]
-fn a_trial_that_is_over_is_not_begun_by_a_start() {
-    let site = Site::new();
-    site.given(1, "site.pem").put(&site.store, SETTLED).unwrap();
-    site.propose(2, "site.pem", true);
-    let sealane = site.start();
-    assert_eq!(site.answered(1, 0), "");
-    std::thread::sleep(Duration::from_secs(2));
-    assert!(has(&sealane, 1) && !has(&sealane, 2));
-    assert_eq!(sealane.count_said("is served, on trial"), 0);
-    // Whoever proposes it is there.
-    site.propose(2, "site.pem", true);
-    site.answered(2, 2);
-    assert_eq!(sealane.stop(), Some(0));
-}
-
-#[test]
 fn a_trial_that_cannot_be_ended_does_not_become_what_held() {
     let site = Site::new();
     fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
     let sealane = site.start();
-    site.hold(1, "other.pem");
-    site.answered(1, 0);
-    site.settled(1);
+    site.settle(1, "other.pem");
     site.propose(2, "site.pem", true);
     site.answered(2, 2);
     fs::remove_file(site.path("other.pem")).unwrap();
@@ -304,9 +292,7 @@ fn of_two_that_serve_from_a_store_one_takes_what_a_fleet_gives() {
     let first = site.start();
     site.answered(0, 0);
     let second = other.start();
-    site.hold(1, "site.pem");
-    site.answered(1, 0);
-    site.settled(1);
+    site.settle(1, "site.pem");
     assert!(has(&first, 1) && !has(&second, 1));
     assert_eq!(first.stop(), Some(0));
     site.answered(1, 0);
@@ -318,9 +304,7 @@ fn of_two_that_serve_from_a_store_one_takes_what_a_fleet_gives() {
 fn what_is_not_there_any_more_changes_nothing() {
     let site = Site::new();
     let sealane = site.start();
-    site.hold(1, "site.pem");
-    site.answered(1, 0);
-    site.settled(1);
+    site.settle(1, "site.pem");
     site.empty_the_store();
     site.settled(1);
     site.answered(1, 0);
@@ -340,81 +324,3 @@ fn what_is_not_there_any_more_changes_nothing() {
     assert_eq!(sealane.count_said("reloaded"), 0, "it starts with it");
     assert_eq!(sealane.stop(), Some(0));
 }
-
-#[test]
-fn a_linked_folder_needs_a_word_in_the_own_file_once() {
-    let mut site = Site::new();
-    let elsewhere = tempfile::tempdir().unwrap();
-    let inner = elsewhere.path().join("inner");
-    fs::create_dir(&inner).unwrap();
-    fs::copy(site.path("site.pem"), inner.join("site.pem")).unwrap();
-    std::os::unix::fs::symlink(&inner, site.path("linked")).unwrap();
-    let sealane = site.start();
-    let is_closed = !sealane.admin("/state").contains("\"landlock\":null");
-    site.propose(1, "linked/site.pem", false);
-    let refusal = site.answered(0, 1);
-    assert_eq!(refusal.contains("name its folder in process.sandbox_read"), is_closed, "{refusal}");
-    assert_eq!(sealane.stop(), Some(0));
-    let own = site.settings.more.clone();
-    site.settings.more += &format!("\nprocess.sandbox_read = [{:?}]", elsewhere.path());
-    let sealane = site.start();
-    site.propose(1, "linked/site.pem", false);
-    assert_eq!(site.answered(0, 1), "");
-    site.hold(1, "linked/site.pem");
-    site.answered(1, 1);
-    site.settled(1);
-    assert_eq!(sealane.stop(), Some(0));
-    // What has settled needs none, though what it leads to comes after the start.
-    site.settings.more = own;
-    fs::rename(&inner, elsewhere.path().join("away")).unwrap();
-    let sealane = site.start();
-    assert!(site.answered(0, 1).contains("linked/site.pem"));
-    fs::rename(elsewhere.path().join("away"), &inner).unwrap();
-    site.answered(1, 0);
-    assert_eq!(sealane.stop(), Some(0));
-}
-
-#[test]
-fn a_start_is_without_a_text_that_is_refused() {
-    let site = Site::new();
-    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
-    let sealane = site.start();
-    site.hold(1, "other.pem");
-    site.answered(1, 0);
-    site.settled(1);
-    assert_eq!(sealane.stop(), Some(0));
-    fs::remove_file(site.path("other.pem")).unwrap();
-    let sealane = site.start();
-    assert!(site.answered(0, 1).contains("other.pem"));
-    assert!(!has(&sealane, 1));
-    // A balancer is to know.
-    let health = sealane.admin_answer("/healthz");
-    assert!(health.starts_with("HTTP/1.1 503 ") && health.contains("nothing of the fleet's"));
-    // What comes late is taken without anybody's help.
-    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
-    site.answered(1, 0);
-    assert!(has(&sealane, 1) && is_well(&sealane));
-    assert_eq!(sealane.count_said("configuration 1 is refused here"), 1);
-    assert_eq!(sealane.stop(), Some(0));
-    // A start that is refused for the machine's own part blames the fleet's for nothing.
-    let own = fs::read(site.path("site.pem")).unwrap();
-    fs::remove_file(site.path("site.pem")).unwrap();
-    let mut refused = Sealane::launch(site.folder.path(), &site.settings, Path::new(BINARY));
-    refused.wait_until_said("site.pem");
-    assert_eq!(refused.process.wait(PATIENCE).code(), Some(3));
-    fs::write(site.path("site.pem"), own).unwrap();
-    let sealane = site.start();
-    assert!(has(&sealane, 1));
-    assert_eq!(sealane.count_said("reloaded"), 0, "it starts with it");
-    assert_eq!(sealane.stop(), Some(0));
-    // One that is not in order at all leaves the rest at once.
-    let settled = Given { number: 1, text: "nonsense".to_owned() };
-    settled.put(&site.store, SETTLED).unwrap();
-    fs::remove_file(site.store.join(HELD)).unwrap();
-    let sealane = site.start();
-    assert!(site.answered(0, 1).contains("fleet.toml:1"));
-    assert!(sealane.admin_answer("/healthz").starts_with("HTTP/1.1 503 "));
-    assert_eq!(sealane.stop(), Some(0));
-}
-
-const BINARY: &str = env!("CARGO_BIN_EXE_sealane");

@@ -142,13 +142,14 @@ impl FleetTexts {
             self.trouble.failed.extend(Trouble::read(store).ended());
         }
         // It goes with a store that is emptied.
-        if self.answerer.is_some() && self.trouble != Trouble::default() && !Trouble::is_left(store)
-        {
-            self.trouble.leave(store)?;
-        }
+        let is_gone = self.answerer.is_some()
+            && self.trouble != Trouble::default()
+            && !Trouble::is_left(store);
+        let left = if is_gone { self.trouble.leave(store) } else { Ok(()) };
         // This first: it is taken back after what holds is there.
         let proposed = self.proposed.follow(&store.join(PROPOSED), || Proposed::read(store));
-        self.held.follow(&store.join(HELD), || Given::read(store, HELD)).and(proposed)
+        let held = self.held.follow(&store.join(HELD), || Given::read(store, HELD));
+        left.and(proposed).and(held)
     }
 
     /// The text that is meant to be served instead of `current`, and whether that is on trial.
@@ -203,19 +204,14 @@ impl FleetTexts {
         proposed.or(refused.map(|one| &one.what))
     }
 
-    /// Whether what holds, or what processes have served by before, is refused here.
-    pub(super) const fn has_refused(&self) -> bool {
-        self.refused.is_some() || self.settled_refused.is_some()
-    }
-
     /// Notes that a text is refused that is not on trial, and returns whether that is news.
     pub(in crate::control) fn refuse(&mut self, given: Given, refusal: String) -> bool {
         let is_settled = self.before_trial.is_none() && self.held.content.as_ref() != Some(&given);
         let place = if is_settled { &mut self.settled_refused } else { &mut self.refused };
         let what = (given, refusal);
-        let before = place.as_ref().filter(|before| before.what == what);
+        let before = place.as_ref().filter(|before| before.what.0 == what.0);
         let again = before.map_or(AGAIN_FIRST, |before| before.again * 2).min(AGAIN_AFTER);
-        let is_news = before.is_none();
+        let is_news = before.is_none_or(|before| before.what != what);
         *place = Some(Refused { what, at: Instant::now(), again });
         is_news
     }
@@ -234,7 +230,9 @@ impl FleetTexts {
         let (refusal, process) = (refusal.to_owned(), self.process);
         let is_it = |one: &Proposed| one.is_on_trial && one.given.number == number;
         let since = self.trial_since.filter(|_| self.proposed().is_some_and(is_it));
-        let trial_s = since.zip(well).map_or(0, |(since, well)| well.time_since(since).as_secs());
+        // None is 0, so a second that is not over yet is one.
+        let well_for = |since| well.map_or(0, |well| well.time_since(since).as_secs()).max(1);
+        let trial_s = since.map_or(0, well_for);
         let answer = Answer { holds: number, checked, refusal, process, trial_s };
         let Some(answerer) = &self.answerer else { return Ok(()) };
         if self.told.as_ref() != Some(&answer) {

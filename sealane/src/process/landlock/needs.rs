@@ -85,12 +85,18 @@ pub(super) fn of(file: Option<&Path>, config: &Config) -> BTreeSet<(PathBuf, Nee
     needs
 }
 
-/// What a process with `config` needs, for that and for what every process of ours does: to find
-/// names, to ask what it may take of the machine, and to run itself once more.
-pub(super) fn all(file: Option<&Path>, config: &Config) -> BTreeMap<PathBuf, BitFlags<AccessFs>> {
+/// What a process with `config` needs, for that, for what it may serve `later`, and for what every
+/// process of ours does: to find names, to ask what it may take of the machine, and to run itself
+/// once more.
+pub(super) fn all(
+    file: Option<&Path>,
+    config: &Config,
+    later: Option<&Config>,
+) -> BTreeMap<PathBuf, BitFlags<AccessFs>> {
     let mut open: BTreeMap<PathBuf, BitFlags<AccessFs>> = BTreeMap::new();
     let mut grant = |path: PathBuf, access| *open.entry(path).or_default() |= access;
-    for (path, need) in of(file, config) {
+    let later = later.into_iter().flat_map(|later| of(file, later));
+    for (path, need) in of(file, config).into_iter().chain(later) {
         folders(&path, need).into_iter().for_each(|folder| grant(folder, need.access()));
     }
     config.process.sandbox_read.iter().for_each(|path| grant(path.clone(), READ));
@@ -146,7 +152,8 @@ fn folders(path: &Path, need: Need) -> BTreeSet<PathBuf> {
         let from = link.parent().and_then(|folder| folder.canonicalize().ok());
         match from.zip(target) {
             Some((from, target)) => drop(folders.insert(common(&from, &target))),
-            None => folders.extend(on_the_way(link)),
+            None if is_read => folders.extend(on_the_way(link)),
+            None => {}
         }
     }
     folders
@@ -160,10 +167,21 @@ fn on_the_way(link: PathBuf) -> Vec<PathBuf> {
         let Some((to, folder)) = fs::read_link(&link).ok().zip(link.parent()) else { break };
         let to = folder.join(to);
         let standing = to.ancestors().skip(1).find_map(|folder| folder.canonicalize().ok());
-        found.extend(standing.filter(|folder| folder.parent().is_some()));
-        link = to;
+        let standing = standing.unwrap_or_default();
+        // A rule on a folder that something is mounted over later counts for nothing.
+        let is_mount_point = fs::read_dir(&standing).is_ok_and(|mut all| all.next().is_none());
+        let around = standing.parent().filter(|_| is_mount_point).map(Path::to_owned);
+        found.extend(around.into_iter().chain([standing]).filter(|folder| is_of_few(folder)));
+        let leads_nowhere = |at: &&Path| at.is_symlink() && at.canonicalize().is_err();
+        let Some(next) = to.ancestors().find(leads_nowhere) else { break };
+        link = next.to_owned();
     }
     found
+}
+
+/// Whether a folder is neither all of the machine nor one that belongs to every program.
+fn is_of_few(folder: &Path) -> bool {
+    folder.parent().is_some() && !SHARED_BY_ALL.iter().any(|shared| folder == Path::new(shared))
 }
 
 /// The links in a folder.
@@ -180,7 +198,7 @@ fn common(from: &Path, target: &Path) -> PathBuf {
     let pairs = from.components().zip(target.components());
     let both: PathBuf = pairs.take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
     let depth = both.components().filter(|part| matches!(part, Component::Normal(_))).count();
-    if depth >= COMMON_DEPTH_MIN && !SHARED_BY_ALL.iter().any(|shared| both == Path::new(shared)) {
+    if depth >= COMMON_DEPTH_MIN && is_of_few(&both) {
         return both;
     }
     let own = if target.is_dir() { Some(target) } else { target.parent() };
@@ -237,3 +255,30 @@ const STORE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
 /// Folders of two parts that belong to every program.
 const SHARED_BY_ALL: [&str; 6] =
     ["/usr/local", "/usr/share", "/var/cache", "/var/lib", "/var/log", "/var/www"];
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_a_link_leads_to_may_come_late_and_by_a_mount() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let at = |name: &str| folder.join(name);
+        for name in ["mounted", "releases"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("releases/1"), "").unwrap();
+        symlink("mounted/site/x.pem", at("x.pem")).unwrap();
+        assert_eq!(on_the_way(at("x.pem")), [folder.clone(), at("mounted")]);
+        symlink("now/y.pem", at("y.pem")).unwrap();
+        symlink("releases/2", at("now")).unwrap();
+        assert_eq!(on_the_way(at("y.pem")), [folder.clone(), at("releases")]);
+        symlink("/var/lib/absent/z.pem", at("z.pem")).unwrap();
+        assert!(on_the_way(at("z.pem")).is_empty(), "that is every program's");
+        symlink("round.pem", at("round.pem")).unwrap();
+        assert!(on_the_way(at("round.pem")).iter().all(|found| *found == folder));
+    }
+}

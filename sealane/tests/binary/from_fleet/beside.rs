@@ -2,19 +2,17 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use rustls::version::TLS13;
-use sealane_store::{Answer, Given, HELD, Proposed, SETTLED, Trouble};
+use sealane_store::{Answer, Given, HELD, Proposed, SETTLED};
 
-use super::{BINARY, Site, has, is_well};
+use super::{Site, is_well};
 use crate::harness::client::Connector;
 use crate::harness::process::Process;
-use crate::harness::sealane::Sealane;
 use crate::harness::{PATIENCE, tools, wait_for};
 
 /// One address of it is more exact than one that is served, and another is in use.
@@ -67,45 +65,6 @@ fn of_what_holds_and_what_has_settled_each_is_refused_once() {
     sealane.signal(Signal::HUP);
     site.answered(2, 0);
     assert!(is_well(&sealane));
-    assert_eq!(sealane.stop(), Some(0));
-}
-
-/// By hand, or twice: its administration's socket is in use.
-#[test]
-fn a_second_start_on_the_same_store_blames_no_text() {
-    let site = Site::new();
-    let sealane = site.start();
-    site.hold(1, "site.pem");
-    site.answered(1, 0);
-    site.settled(1);
-    site.propose(2, "site.pem", true);
-    site.answered(2, 2);
-    let begun = Trouble::read(&site.store).taken;
-    assert_eq!(begun, Some(site.given(2, "site.pem").mark()));
-    let mut second = Sealane::launch(site.folder.path(), &site.settings, Path::new(BINARY));
-    assert_eq!(second.process.wait(PATIENCE).code(), Some(3));
-    let after = Trouble::read(&site.store).taken;
-    // It has settled by then, if this took long.
-    assert!(after == begun || after.is_none());
-    assert_eq!(sealane.stop(), Some(0));
-}
-
-#[test]
-fn a_start_that_is_refused_does_not_forget_what_ended_the_process_before() {
-    let site = Site::new();
-    fs::copy(site.path("site.pem"), site.path("other.pem")).unwrap();
-    let sealane = site.start();
-    site.hold(1, "other.pem");
-    site.answered(1, 0);
-    site.settled(1);
-    site.propose(2, "site.pem", true);
-    wait_for("it to be served", || has(&sealane, 2).then_some(()));
-    sealane.signal(Signal::KILL);
-    drop(sealane);
-    fs::remove_file(site.path("other.pem")).unwrap();
-    let sealane = site.start();
-    site.propose(2, "site.pem", true);
-    assert!(site.answered(0, 2).contains("ended soon after it had begun"));
     assert_eq!(sealane.stop(), Some(0));
 }
 
@@ -172,17 +131,5 @@ fn a_text_by_which_lanes_do_not_serve_is_not_proven() {
     let sealane = site.start();
     site.propose(1, "site.pem", true);
     assert!(site.answered(0, 1).contains("ended soon after it had begun"));
-    assert_eq!(sealane.stop(), Some(0));
-}
-
-#[test]
-fn a_process_that_is_told_to_end_blames_no_text() {
-    let site = Site::new();
-    let sealane = site.start();
-    site.hold(1, "site.pem");
-    site.answered(1, 0);
-    assert_eq!(sealane.stop(), Some(0));
-    let sealane = site.start();
-    assert_eq!(site.answered(1, 0), "");
     assert_eq!(sealane.stop(), Some(0));
 }
