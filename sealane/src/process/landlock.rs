@@ -22,8 +22,8 @@ use crate::config::{Config, KeySource, Mistake, Place, Problem, written_at};
 use needs::Need;
 
 /// Lets the kernel refuse this process everything that `config`, which was read from `file`, and
-/// what it may serve `later` do not need; returns what is to be said if that should be and cannot. It must be called while there
-/// is no other thread: the system changes a thread at a time.
+/// what it may serve `later` do not need; returns what is to be said if that should be and cannot.
+/// It must be called while there is no other thread: the system changes a thread at a time.
 pub fn close(file: Option<&Path>, config: &Config, later: Option<&Config>) -> Option<String> {
     let closed = match &config.store_key {
         _ if !config.process.sandbox => Err(OFF.to_owned()),
