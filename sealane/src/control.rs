@@ -186,7 +186,6 @@ impl Control {
         control.start_lanes(&mut logs, &tables, kept)?;
         control.follow_names_door();
         control.tell_tables(tables);
-        control.note_lack_at_start();
         control.state.lock().phase = Phase::Serving;
         Ok(control)
     }

@@ -28,7 +28,7 @@ pub fn run(arguments: ServeArguments) -> Exit {
 
 fn serve(arguments: ServeArguments) -> Exit {
     let file = arguments.config.clone();
-    let Begun { config, later } = match settled(arguments) {
+    let Begun { config, later, answerer } = match settled(arguments) {
         Ok(begun) => begun,
         Err(problem) => {
             say_at(Priority::Error, &problem);
@@ -42,10 +42,11 @@ fn serve(arguments: ServeArguments) -> Exit {
         Some(file) => ConfigSource::File(file),
         None => ConfigSource::Flags(Box::new(config.clone())),
     };
-    let control = match start(source, config) {
+    let mut control = match start(source, config) {
         Ok(control) => control,
         Err(exit) => return exit,
     };
+    control.answer_fleet(answerer);
     if let Some(warning) = process::warning() {
         say_at(Priority::Warning, warning);
     }

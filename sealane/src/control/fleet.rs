@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sealane_lanes::start::LaneHandle;
-use sealane_store::{Given, HELD, PROPOSED, Proposed, SETTLED};
+use sealane_store::{Answerer, Given, HELD, PROPOSED, Proposed, SETTLED};
 
 use super::Control;
 use super::build::build;
@@ -32,7 +32,6 @@ use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
 use crate::relay::Relay;
 use followed::facts;
-use start::is_anothers;
 pub(crate) use start::{Begun, own_part, with_fleets_part};
 use texts::AGAIN_AFTER;
 pub(super) use texts::FleetTexts;
@@ -70,23 +69,26 @@ impl Control {
         self.fleet.problem = problem;
     }
 
-    /// Notes at a start whether nothing of the fleet's is served that was before.
-    pub(super) fn note_lack_at_start(&self) {
-        let fleet = self.config.fleet.as_ref();
-        self.note_lack(fleet.is_none_or(|fleet| is_anothers(&fleet.store)));
+    /// Answers to the fleet from the start on, if this is the process that does.
+    pub(crate) fn answer_fleet(&mut self, answerer: Option<Answerer>) {
+        self.fleet.answerer = answerer;
+        self.fleet.is_waiting = self.fleet.answerer.is_none();
+        self.note_lack();
     }
 
-    fn note_lack(&self, is_anothers: bool) {
+    /// Notes whether nothing of the fleet's is served that was before. If another process answers,
+    /// that serves it.
+    fn note_lack(&self) {
         let fleet = self.config.fleet.as_ref().filter(|fleet| fleet.given.is_none());
         let is_without = fleet.is_some_and(|fleet| fleet.store.join(SETTLED).exists());
-        self.state.lock().is_without_fleet = is_without && !is_anothers;
+        self.state.lock().is_without_fleet = is_without && !self.fleet.is_waiting;
     }
 
     fn follow_fleet(&mut self, store: &Path) -> io::Result<()> {
         // What fails of it keeps nothing else from being done: a trial ends on a full disk too.
         let followed = self.fleet.follow(store);
         if self.fleet.answerer.is_none() && self.fleet.before_trial.is_none() {
-            self.note_lack(followed.is_ok());
+            self.note_lack();
             return followed;
         }
         let settled = self.settle(store);
@@ -95,7 +97,7 @@ impl Control {
         let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
         // Before it is answered: whoever reads that may ask.
         self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
-        self.note_lack(false);
+        self.note_lack();
         let number = self.given().map_or(0, |given| given.number);
         let told = self.fleet.tell(number, self.well());
         followed.and(settled).and(looked).and(taken).and(told)

@@ -1,6 +1,8 @@
 //! What a start does with the text of a fleet's by which a process has served before.
 
+use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use sealane_store::{Answerer, Given, SETTLED};
 
@@ -22,11 +24,13 @@ pub(crate) struct Begun {
     pub(crate) config: Config,
     /// What may be served later, without a start.
     pub(crate) later: Option<Config>,
+    /// Whoever answers to the fleet, held from before anything is served by what it gives.
+    pub(crate) answerer: Option<Answerer>,
 }
 
 impl From<Config> for Begun {
     fn from(config: Config) -> Self {
-        Self { config, later: None }
+        Self { config, later: None, answerer: None }
     }
 }
 
@@ -51,22 +55,33 @@ pub(crate) fn with_fleets_part(file: &Path, own: Config) -> Begun {
         }
     };
     let number = settled.number;
+    let answerer = answerer_of(&store);
     match Config::load_with(file, &FleetText::This(SETTLED, Some(settled))) {
-        Ok(config) if is_anothers(&store) => {
+        Ok(config) if matches!(answerer, Ok(None)) => {
             let text = "another process takes what the fleet gives; this one does after it";
             say(&format!("include: store:{}: {text}", store.display()));
-            Begun { config: own, later: Some(config) }
+            Begun { config: own, later: Some(config), answerer: None }
         }
-        Ok(config) => config.into(),
+        // What is wrong with the folder is said once this one serves.
+        Ok(config) => Begun { config, later: None, answerer: answerer.unwrap_or_default() },
         Err(mistakes) => {
             say_refused(number, &mistakes.to_string());
-            own.into()
+            Begun { config: own, later: None, answerer: answerer.unwrap_or_default() }
         }
     }
 }
 
-/// Whether another process serves that takes what a fleet gives by this store.
-pub(super) fn is_anothers(store: &Path) -> bool {
-    // What else is wrong there is said once this one serves.
-    matches!(Answerer::of(store), Ok(None))
+/// Becomes the one who answers; none while another process is it, which an agent that reads an
+/// answer looks like for a moment.
+fn answerer_of(store: &Path) -> io::Result<Option<Answerer>> {
+    for _ in 1..ANSWERER_TRIES {
+        match Answerer::of(store) {
+            Ok(None) => std::thread::sleep(ANSWERER_PAUSE),
+            other => return other,
+        }
+    }
+    Answerer::of(store)
 }
+
+const ANSWERER_TRIES: usize = 5;
+const ANSWERER_PAUSE: Duration = Duration::from_millis(10);

@@ -14,6 +14,8 @@ use crate::config::Config;
 pub(in crate::control) struct FleetTexts {
     /// Whoever answers; none while another process does.
     pub(super) answerer: Option<Answerer>,
+    /// Whether another process was, when it was looked last.
+    pub(super) is_waiting: bool,
     /// What was said last, if it was left.
     pub(super) told: Option<Answer>,
     /// This process, as answers tell it from others.
@@ -51,6 +53,7 @@ impl Default for FleetTexts {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             answerer: None,
+            is_waiting: false,
             told: None,
             process: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
             held: Followed::default(),
@@ -135,7 +138,9 @@ impl FleetTexts {
     pub(super) fn follow(&mut self, store: &Path) -> io::Result<()> {
         if self.answerer.as_ref().is_none_or(|one| one.folder() != store || !one.is_there()) {
             (self.answerer, self.told) = (None, None);
+            self.is_waiting = false;
             self.answerer = Answerer::of(store)?;
+            self.is_waiting = self.answerer.is_none();
         }
         if self.answerer.is_some() && self.begun_in.as_deref() != Some(store) {
             self.begun_in = Some(store.to_owned());
@@ -206,12 +211,14 @@ impl FleetTexts {
 
     /// Notes that a text is refused that is not on trial, and returns whether that is news.
     pub(in crate::control) fn refuse(&mut self, given: Given, refusal: String) -> bool {
+        let told = [&self.refused, &self.settled_refused];
+        let is_news =
+            told.into_iter().flatten().all(|one| one.what.0 != given || one.what.1 != refusal);
         let is_settled = self.before_trial.is_none() && self.held.content.as_ref() != Some(&given);
         let place = if is_settled { &mut self.settled_refused } else { &mut self.refused };
         let what = (given, refusal);
         let before = place.as_ref().filter(|before| before.what.0 == what.0);
         let again = before.map_or(AGAIN_FIRST, |before| before.again * 2).min(AGAIN_AFTER);
-        let is_news = before.is_none_or(|before| before.what != what);
         *place = Some(Refused { what, at: Instant::now(), again });
         is_news
     }
