@@ -141,8 +141,11 @@ impl Cluster {
         command.args(["-e", "-c", script]).env("ETCDCTL_API", "3").env("ETCDCTL_USER", "root:root");
         command.env("ETCDCTL_ENDPOINTS", endpoints.join(",")).env("ETCDCTL_CACERT", path("ca.pem"));
         command.env("ETCDCTL_CERT", path("node.pem")).env("ETCDCTL_KEY", path("node.key"));
+        // Five seconds otherwise, which three servers on a busy machine may not do with.
+        command.env("ETCDCTL_COMMAND_TIMEOUT", "60s").env("ETCDCTL_DIAL_TIMEOUT", "20s");
         let output = command.output().unwrap();
-        assert!(output.status.success(), "{script}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{:.300}: {}: {said}", script, output.status);
     }
 
     /// What is at a key.
