@@ -18,7 +18,7 @@ mod ticket_root;
 mod watch;
 mod watchdog;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -361,6 +361,10 @@ impl Control {
         &mut self,
         kept: &mut KeptSockets,
     ) -> Result<(Built, NewSockets), Vec<String>> {
+        let Some((given, file)) = self.given().cloned().zip(self.source.file().map(Path::to_owned))
+        else {
+            return self.try_first_generation(kept);
+        };
         let mut attempt = kept.copy();
         let refusal = match self.try_first_generation(&mut attempt) {
             Ok(first) => {
@@ -370,10 +374,7 @@ impl Control {
             Err(refusal) => refusal,
         };
         drop(attempt);
-        let Some((given, file)) = self.given().cloned().zip(self.source.file()) else {
-            return Err(refusal);
-        };
-        self.config = own_part(file)
+        self.config = own_part(&file)
             .map_err(|mistakes| mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
         self.fingerprint = fingerprint(self.source.file(), &self.config);
         let first = self.try_first_generation(kept)?;
@@ -503,7 +504,7 @@ impl Control {
 }
 
 impl ConfigSource {
-    fn file(&self) -> Option<&std::path::Path> {
+    fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
             Self::Flags(_) => None,

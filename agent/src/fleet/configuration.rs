@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Fleet;
 use crate::etcd::{Change, Compare, Entry, EtcdError};
-use crate::failure::plain;
+
 use crate::settings::FleetSettings;
 pub(super) use heard::Heard;
 use heard::There;
@@ -96,24 +96,25 @@ impl NotOpened {
 
 impl Fleet {
     /// Notes what is put below the place of the configuration, or is there no more.
-    pub(super) fn hear_configuration(&self, key: &str, entry: Option<&Entry>) {
+    ///
+    /// # Errors
+    /// It cannot be opened; that is noted all the same.
+    pub(super) fn hear_configuration(
+        &self,
+        key: &str,
+        entry: Option<&Entry>,
+    ) -> Result<(), NotOpened> {
         let mut heard = self.configuration.borrow_mut();
+        let mut refused = Ok(());
         let there = entry.map_or_else(There::default, |entry| {
             let opened = Version::open(entry, &self.keys);
-            if let Err(error) = &opened {
-                heard.strange += 1;
-                if heard.strange <= STRANGE_TOLD_MAX {
-                    let text = format!("fleet: {}: not taken: {error}", plain(key));
-                    say_at(Priority::Warning, &text);
-                }
-            }
             There {
                 at: entry.mod_revision,
                 made: entry.create_revision,
                 lease: entry.lease,
                 is_current: self.keys.is_current(&entry.value),
                 is_foreign: opened.as_ref().is_err_and(NotOpened::may_be_ours),
-                version: opened.ok(),
+                version: opened.map_err(|error| refused = Err(error)).ok(),
             }
         });
         if key == self.places.holds() {
@@ -121,13 +122,15 @@ impl Fleet {
         } else if key == self.places.proposed() {
             heard.hear_proposed(there, Instant::now());
         }
+        refused
     }
 
     /// Notes that nothing else is there than these keys.
     pub(super) fn forget_configuration(&self, there: &HashSet<String>) {
         let gone = [self.places.holds(), self.places.proposed()];
         gone.iter().filter(|key| !there.contains(*key)).for_each(|key| {
-            self.hear_configuration(key, None);
+            // What is not there is nothing to open.
+            let _ = self.hear_configuration(key, None);
         });
     }
 
@@ -252,5 +255,3 @@ impl Fleet {
 const LOOK: Duration = Duration::from_millis(500);
 /// Within what time one of the machines puts what holds there again.
 const MENDED_WITHIN: Duration = Duration::from_secs(3);
-/// Entries that cannot be opened and are told of.
-const STRANGE_TOLD_MAX: u64 = 100;

@@ -226,7 +226,9 @@ impl<'f> Replica<'f> {
                     self.fleet.clocks.note(machine, ahead_s(&entry.value));
                 }
             } else if entry.key.starts_with(&of_configuration) {
-                self.fleet.hear_configuration(&entry.key, Some(&entry));
+                if let Err(error) = self.fleet.hear_configuration(&entry.key, Some(&entry)) {
+                    self.refuse(&entry.key, &error.to_string());
+                }
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 match entries::taken(self.fleet, name, &entry) {
                     Ok(Some(value)) => {
@@ -244,7 +246,8 @@ impl<'f> Replica<'f> {
                 self.fleet.clocks.note(machine, None);
             }
             if key.starts_with(&of_configuration) {
-                self.fleet.hear_configuration(&key, None);
+                // What is not there is nothing to open.
+                let _ = self.fleet.hear_configuration(&key, None);
             }
             self.known.remove(&key);
             self.over.remove(&key);

@@ -124,8 +124,9 @@ impl Rollout {
                 let has_served =
                     |one: &Machine| one.told.holds == number && one.told.trial_s >= SERVED_S;
                 let has_looked = |one: &Machine| one.told.checked == number;
+                let what = format!("have served by it for {SERVED_S} s");
                 // Who came meanwhile has to look at it, too.
-                let first = self.wait(&of_first, at, "have served by it for 6 s", has_served);
+                let first = self.wait(&of_first, at, &what, has_served);
                 let looked = || self.wait(machines, at, "have found it in order", has_looked);
                 if let Some(step) = first.or_else(looked) {
                     return step;

@@ -94,9 +94,8 @@ impl Control {
         let settled = self.settle(store);
         let looked = self.look_at_proposed(store);
         let taken = self.take_what_is_meant(store);
-        let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
         // Before it is answered: whoever reads that may ask.
-        self.state.lock().fleet_refused = refused.map(|(given, _)| given.number);
+        self.state.lock().fleet_refused = self.fleet.wrong().map(|(given, _)| given.number);
         self.note_lack();
         let number = self.given().map_or(0, |given| given.number);
         let told = self.fleet.tell(number, self.well());
@@ -105,10 +104,8 @@ impl Control {
 
     /// A verdict with what is wrong with the fleet's text, if something is.
     pub(super) fn with_fleets_refusal(&self, mut verdict: Verdict) -> Verdict {
-        let refused = self.fleet.refusal().filter(|(_, refusal)| !refusal.is_empty());
-        verdict
-            .warnings
-            .extend(refused.map(|(given, refusal)| told_refused(given.number, refusal)));
+        let told = |(given, refusal): &(Given, String)| told_refused(given.number, refusal);
+        verdict.warnings.extend(self.fleet.wrong().map(told));
         verdict
     }
 

@@ -118,3 +118,17 @@ const LATE: Duration = Duration::from_secs(3);
 const TOLD_WITHIN_PATIENCE: u32 = 3;
 /// Between two questions of which somebody waits for the answer.
 const URGENT_EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_time_in_which_lanes_answered_counts() {
+        let base = Instant::now();
+        let at = |s| base + Duration::from_secs(s);
+        let well = Well { since: at(10), until: at(30) };
+        let counted = [0, 10, 25, 30, 40].map(|begun| well.time_since(at(begun)).as_secs());
+        assert_eq!(counted, [20, 20, 5, 0, 0]);
+    }
+}

@@ -35,8 +35,6 @@ pub(in crate::fleet) struct Heard {
     pub(super) is_resealed: bool,
     /// When what holds is put there again, because the cluster has lost it.
     pub(super) mended_at: Option<Instant>,
-    /// How many entries were not to be opened.
-    pub(super) strange: u64,
 }
 
 impl Heard {
@@ -125,7 +123,8 @@ mod tests {
         let version = Version { number: 1, lease: 7, ..Version::default() };
         let there = There { at: 3, made: 3, lease: 7, version: Some(version), ..There::default() };
         heard.hear_proposed(there.clone(), now);
-        let later = now + PROPOSED_TIME_MAX;
+        // As docs/fleet.md has it.
+        let later = now + Duration::from_secs(7 * 60);
         heard.hear_proposed(There { at: 4, ..there.clone() }, later);
         assert!(heard.proposed(later).is_some());
         let late = later + Duration::from_secs(1);

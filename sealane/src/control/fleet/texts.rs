@@ -203,7 +203,13 @@ impl FleetTexts {
         self.is_judged(given) && self.judged.as_ref().is_some_and(|(_, wrong)| wrong.is_empty())
     }
 
-    pub(super) fn refusal(&self) -> Option<&(Given, String)> {
+    /// What is wrong with a text, if something is.
+    pub(super) fn wrong(&self) -> Option<&(Given, String)> {
+        self.refusal().filter(|(_, refusal)| !refusal.is_empty())
+    }
+
+    /// What was found last of a text that is proposed, or else of what holds.
+    fn refusal(&self) -> Option<&(Given, String)> {
         let proposed = self.proposed().and(self.judged.as_ref());
         let refused = self.refused.as_ref().or(self.settled_refused.as_ref());
         proposed.or(refused.map(|one| &one.what))
@@ -271,3 +277,22 @@ const AGAIN_FIRST: Duration = Duration::from_secs(1);
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// For how long what is proposed is believed without being written again.
 const PROPOSED_TIME: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_tried_again_soon_and_then_every_half_minute() {
+        let mut texts = FleetTexts::default();
+        let given = Given { number: 1, text: String::new() };
+        let mut again_s = Vec::new();
+        for refusal in ["a", "a", "b", "b", "b", "b", "b"] {
+            texts.refuse(given.clone(), refusal.to_owned());
+            again_s.push(texts.settled_refused.as_ref().unwrap().again.as_secs());
+        }
+        assert_eq!(again_s, [1, 2, 4, 8, 16, 30, 30], "as docs/fleet.md has it");
+        assert!(!texts.refuse(given.clone(), "b".to_owned()), "that is no news");
+        assert!(texts.refuse(given, "c".to_owned()));
+    }
+}
