@@ -137,7 +137,6 @@ impl Agent {
         let changed = move |taken| drop(sender.send(Came::Taken(taken)));
         spawn_local(Rc::clone(fleet).share(changed));
         spawn_local(Rc::clone(fleet).keep_tickets());
-        spawn_local(Rc::clone(fleet).keep_configuration());
     }
 
     /// Begins what is due, and waits until something has come of what is under way, or more is due.

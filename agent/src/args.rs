@@ -1,6 +1,5 @@
 //! What is typed: [`Arguments`].
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -40,7 +39,7 @@ pub enum Command {
         #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
         config: PathBuf,
     },
-    /// Look at the machines that share certificates, or change their configuration or ticket keys
+    /// Look at the machines that share certificates, or change their ticket keys
     Fleet {
         /// What to do
         #[command(subcommand)]
@@ -57,26 +56,6 @@ pub enum Command {
 /// What to do with a fleet.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
-    /// Bring a configuration to all machines: checked on each before it holds on any
-    ///
-    /// All machines check it as `sealane check` does; at the first refusal nothing changes
-    /// anywhere. Then it holds on the first machines, and when those serve by it, on all. Where
-    /// this is interrupted before, what held goes on.
-    Configure {
-        /// The configuration: a file of listeners, as those that `include` names; - for standard
-        /// input
-        #[arg(value_name = "FILE", required_unless_present = "withdraw")]
-        file: Option<PathBuf>,
-        /// The settings of the agent, with the table `[fleet]`
-        #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
-        config: PathBuf,
-        /// On how many machines it holds before it does on all
-        #[arg(long, value_name = "NUMBER", default_value_t = NonZeroUsize::MIN)]
-        first: NonZeroUsize,
-        /// Take back what another command proposes, which ends that
-        #[arg(long, conflicts_with_all = ["file", "first"])]
-        withdraw: bool,
-    },
     /// Have a new root of ticket keys hold on all machines, as soon as all can have it
     ///
     /// It is announced to all machines, and holds when two whole lifetimes of a ticket key have
@@ -118,6 +97,5 @@ Exit codes:
 Examples:
   sealane-agent check
   sealane-agent fleet status
-  sealane-agent fleet configure listeners.toml
   sealane-agent --config /etc/sealane/agent.toml
 ";

@@ -6,7 +6,6 @@
 //!           +------------------------------------------------------> (all sealed)
 //!   an order  -- Claim: a lease, a revision as its fence ----------> PREFIX/claim/ID
 //!   status    -- under a lease of its own -------------------------> PREFIX/status/MACHINE
-//!   configuration, staged <----------------------------------------  PREFIX/configuration/
 //! ```
 //!
 //! The local store stays what lanes serve from; the cluster only fills it. What leaves the machine
@@ -15,12 +14,9 @@
 
 mod claim;
 mod clocks;
-mod configuration;
-mod configure;
 mod entries;
 mod places;
 mod replica;
-mod rollout;
 mod sealed;
 mod status;
 #[cfg(test)]
@@ -48,8 +44,6 @@ use crate::trust::{TrustError, our_provider};
 
 pub(crate) use claim::Claim;
 use clocks::Clocks;
-use configuration::Heard;
-pub(crate) use configure::{configure, withdraw};
 use places::Places;
 use replica::Replica;
 pub(crate) use status::{Statuses, leave_word, table};
@@ -65,8 +59,6 @@ pub(crate) struct Fleet {
     store: Arc<KeyedStore>,
     /// Entries that count as nothing, because no sealing key of this machine opens them.
     passed_over: RefCell<HashSet<String>>,
-    /// The configuration that the fleet gives.
-    configuration: RefCell<Heard>,
     /// What is wrong with the cluster, since when; none while it answers.
     away: RefCell<Option<(Instant, String)>>,
     /// The revision of the last change that this machine has taken.
@@ -99,7 +91,6 @@ impl Fleet {
             settings: settings.clone(),
             store,
             passed_over: RefCell::default(),
-            configuration: RefCell::default(),
             away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
             seen: Cell::new(0),
             is_complete: Cell::new(false),

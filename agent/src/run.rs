@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command as Program, ExitCode};
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 use sealane_operator::memory::hide_memory;
-use sealane_operator::{Mistakes, Priority, reader, say, say_at, sealing_keys, value};
-use sealane_store::{DATA_FILE, GIVEN_BYTES_MAX, KeyedStore, SealingKeys, Store, examine};
+use sealane_operator::{Priority, say, say_at, sealing_keys, value};
+use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store, examine};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
@@ -37,12 +37,6 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Some(Command::Fleet { command: FleetCommand::RotateTickets { config } }) => {
             rotate_tickets(&config)
         }
-        Some(Command::Fleet {
-            command: FleetCommand::Configure { config, withdraw: true, .. },
-        }) => withdraw(&config),
-        Some(Command::Fleet {
-            command: FleetCommand::Configure { file, config, first, withdraw: false },
-        }) => configure(&file.unwrap_or_default(), &config, first.get()),
         Some(Command::Fleet { command: FleetCommand::Status { config, json } }) => {
             fleet_status(&config, json)
         }
@@ -132,60 +126,6 @@ fn rotate_tickets(file: &Path) -> Result<(), End> {
     say(&format!(
         "a new ticket root holds from {when}; whoever read the last one reads until then"
     ));
-    Ok(())
-}
-
-/// Brings the text of `file` to all machines of the fleet.
-fn configure(file: &Path, config: &Path, first: usize) -> Result<(), End> {
-    let settings = Settings::load(config).map_err(End::invalid)?;
-    let fleet = fleet_of(config, &settings)?;
-    let keys = sealing_keys(&settings.store_key);
-    let keys = keys.map_err(|error| End::invalid(format!("store_key: {error}")))?;
-    let text = text_of(file)?;
-    let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
-    let done = fleet::configure(&etcd, &keys, fleet, text, first);
-    runtime.block_on(done).map_err(End::failed)
-}
-
-/// The text of a file, or of standard input for `-`, that a fleet may be given.
-fn text_of(file: &Path) -> Result<String, End> {
-    let is_input = file == Path::new("-");
-    let name = if is_input { "standard input".into() } else { file.display().to_string() };
-    let named = |what: String| End::invalid(format!("{name}: {what}"));
-    let unread = |error: io::Error| named(format!("cannot be read: {error}"));
-    let source: Box<dyn Read> = match is_input {
-        true => Box::new(io::stdin()),
-        false => Box::new(fs::File::open(file).map_err(unread)?),
-    };
-    let mut text = Vec::new();
-    source.take(GIVEN_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(unread)?;
-    if text.len() > GIVEN_BYTES_MAX {
-        return Err(named(format!(
-            "it has more than {GIVEN_BYTES_MAX} bytes (256 KiB), and a fleet's configuration has \
-             at most so many; put what is long into files of the machines"
-        )));
-    }
-    let text = String::from_utf8(text).map_err(|_| named("it is no text in UTF-8".into()))?;
-    // What is none at all is no machine's work: to tell mistakes takes seconds where all is one.
-    let (_, mistakes) =
-        reader::read(Path::new(&name), &text, |table| table.value("listener").map(drop));
-    match mistakes.is_empty() {
-        true => Ok(text),
-        false => Err(End::invalid(Mistakes(mistakes))),
-    }
-}
-
-fn withdraw(config: &Path) -> Result<(), End> {
-    let settings = Settings::load(config).map_err(End::invalid)?;
-    let fleet = fleet_of(config, &settings)?;
-    let etcd = Etcd::new(&fleet.etcd).map_err(|error| End::invalid(format!("fleet: {error}")))?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
-    let was_there = runtime.block_on(fleet::withdraw(&etcd, fleet)).map_err(End::failed)?;
-    say(match was_there {
-        true => "what was proposed is withdrawn; everywhere the one before holds",
-        false => "nothing was proposed",
-    });
     Ok(())
 }
 

@@ -107,15 +107,6 @@ pub fn bind_among(
     Ok((sockets, bound.address))
 }
 
-/// Whether [`bind_as`] would get its address: a socket is bound to it that does not listen, so that
-/// nobody who connects meanwhile meets it.
-///
-/// # Errors
-/// The address is in use, not ours, or not permitted.
-pub fn try_bind(wanted: &Bind) -> io::Result<()> {
-    bound(wanted).map(drop)
-}
-
 /// Whether `fd` listens at `address`, where port 0 is any, as sockets do that [`bind_as`] opened.
 pub fn is_bound_at(fd: BorrowedFd<'_>, address: SocketAddr) -> bool {
     let listens = sockopt::socket_acceptconn(fd) == Ok(true);
@@ -188,14 +179,6 @@ fn open(wanted: &Bind) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket that is bound, and does not listen.
-fn bound(wanted: &Bind) -> io::Result<Socket> {
-    let socket = socket(wanted)?;
-    socket.set_reuse_port(wanted.reuse_port)?;
-    socket.bind(&wanted.address.into())?;
-    Ok(socket)
-}
-
 /// A socket that listens already, as [`open`] opened it.
 fn resume(socket: Socket, wanted: &Bind) -> io::Result<Socket> {
     wanted.liveness.apply(&socket, None)?;
@@ -224,15 +207,6 @@ mod tests {
     use super::*;
     use crate::kernel::{Kernel, Linux};
     use crate::liveness::KeepAlive;
-
-    #[test]
-    fn an_address_is_tried_without_listening_there() {
-        let (_served, everywhere) = bind((Ipv4Addr::UNSPECIFIED, 0).into(), 1).unwrap();
-        let here = Bind::to((Ipv4Addr::LOCALHOST, everywhere.port()).into());
-        assert_eq!(try_bind(&here).unwrap_err().kind(), ErrorKind::AddrInUse);
-        let tried = bound(&Bind { reuse_port: true, ..here }).unwrap();
-        assert_eq!(sockopt::socket_acceptconn(&tried), Ok(false), "it would get its clients");
-    }
 
     #[test]
     fn all_lanes_share_one_port_even_a_chosen_one() {

@@ -4,7 +4,6 @@
 //! Rust's. What cannot be turned is noted and becomes `None`, and the walk goes on. A key that
 //! nobody asked for is a mistake too.
 
-mod bounds;
 mod document;
 mod search;
 #[cfg(test)]
@@ -20,7 +19,6 @@ use crate::mistake::{Mistake, Place, Problem};
 use crate::value;
 use document::{Document, without_keys_alone};
 
-pub use bounds::Bounds;
 pub use search::written_at;
 
 /// Reads `text`, the contents of `file`, with `walk`.
@@ -32,30 +30,10 @@ pub fn read<T>(
     text: &str,
     walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
 ) -> (Option<T>, Vec<Mistake>) {
-    read_bounded(file, text, None, walk)
-}
-
-/// Reads `text` as [`read`] does, and refuses what it names beyond `bounds`.
-pub fn read_within<T>(
-    file: &Path,
-    text: &str,
-    bounds: Bounds<'_>,
-    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
-) -> (Option<T>, Vec<Mistake>) {
-    read_bounded(file, text, Some(bounds), walk)
-}
-
-fn read_bounded<T>(
-    file: &Path,
-    text: &str,
-    bounds: Option<Bounds<'_>>,
-    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
-) -> (Option<T>, Vec<Mistake>) {
     let (readable, mut syntax_errors) = without_keys_alone(text);
     let (root, other_errors) = DeTable::parse_recoverable(&readable);
     syntax_errors.extend(other_errors);
-    let mut document = Document::new(file, text, &syntax_errors);
-    document.bounds = bounds;
+    let document = Document::new(file, text, &syntax_errors);
     let result = Table::walk(&document, String::new(), 0..0, root.get_ref(), walk);
     (result, document.into_mistakes())
 }
@@ -197,12 +175,6 @@ impl<'d> Value<'d> {
     /// Text as `parse` reads it.
     pub fn parsed<T>(&self, parse: impl FnOnce(&str) -> Result<T, Problem>) -> Option<T> {
         let text = self.text("write it in quotes")?;
-        let address = text.strip_prefix("tls://").unwrap_or(text);
-        if self.document.bounds.is_some() && address.starts_with("unix:") {
-            let what = format!("{text:?} is a unix socket, and a fleet names none");
-            self.wrong(Problem::new(what, "write it in the file of the machine that has it"));
-            return None;
-        }
         parse(text).map_err(|problem| self.wrong(problem)).ok()
     }
 
@@ -213,26 +185,8 @@ impl<'d> Value<'d> {
 
     /// The path `text`, which is a part of this value.
     pub fn path_of(&self, text: &str) -> Option<PathBuf> {
-        let bounds = self.document.bounds;
-        if let Some(problem) = bounds.and_then(|bounds| bounds.refused(text)) {
-            self.wrong(problem);
-            return None;
-        }
-        let own = self.document.file.parent().unwrap_or(Path::new(""));
-        let base = bounds.map_or(own, |bounds| bounds.folder);
+        let base = self.document.file.parent().unwrap_or(Path::new(""));
         value::path(text, base).map_err(|problem| self.wrong(problem)).ok()
-    }
-
-    /// The folder `text` of a certificate store, which is a part of this value.
-    pub fn store_of(&self, text: &str) -> Option<PathBuf> {
-        let Some(bounds) = self.document.bounds else { return self.path_of(text) };
-        if Path::new(text) == bounds.store {
-            return Some(bounds.store.to_owned());
-        }
-        let what = "is another certificate store than the one that this text came by";
-        let remedy = format!("write \"store:{}\"", bounds.store.display());
-        self.wrong(Problem::new(what, remedy));
-        None
     }
 
     /// The text, if it is one; nothing is noted.

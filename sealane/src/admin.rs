@@ -131,29 +131,22 @@ fn show(request: &Request<'_>, state: &SharedState) -> Response {
 }
 
 /// What is served goes on being served when it is degraded: to take it out of service helps nobody.
-/// Where nothing of a fleet's is served, others of the fleet do better.
 fn health(state: &ControlState) -> Response {
     match (state.phase, state.degradation(SystemTime::now())) {
-        (Phase::Serving, _) if state.is_without_fleet => {
-            Response::text(Status::ServiceUnavailable, WITHOUT_FLEET)
-        }
         (Phase::Serving, None) => Response::text(Status::Ok, "ok"),
         (Phase::Serving, Some(why)) => Response::text(Status::Ok, format!("degraded: {why}")),
         (phase, _) => Response::text(Status::ServiceUnavailable, phase.name()),
     }
 }
 
-const WITHOUT_FLEET: &str =
-    "nothing of what the fleet gives is served, though it was before; the log says why";
 /// Connections that wait to be accepted on the unix socket.
 const BACKLOG: i32 = 64;
 const THREAD: &str = "admin";
 const INDEX: &str = "\
 Sealane; a browser gets a page here
-/healthz   200 while connections are accepted, 503 before and while draining, and while
-           nothing of what a fleet gives is served that was before; says that it is
-           degraded if the last reload or a fleet's configuration was refused, a revocation
-           list has ended, or the etcd of the agent's fleet has not answered for an hour
+/healthz   200 while connections are accepted, 503 before and while draining; says that
+           it is degraded if the last reload was refused, a revocation list has ended, or
+           the etcd of the agent's fleet has not answered for an hour
 /metrics   for Prometheus
 /state     what is served, from which certificates, by which lane, as JSON
 A unix socket also takes orders: sealane reload, sealane status and others speak to it.

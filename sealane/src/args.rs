@@ -317,7 +317,6 @@ Exit codes:
 
 Examples:
   sealane fleet status
-  sealane fleet configure listeners.toml
   sealane fleet rotate-tickets
 ";
 

@@ -37,7 +37,6 @@ use crate::backends::BACKENDS_MAX;
 use crate::process::landlock::outside;
 
 use sealane_operator::{mistake, reader};
-use sealane_store::Given;
 
 use backend::share_tls;
 
@@ -70,8 +69,6 @@ pub struct Config {
     pub admin: Admin,
     /// The cryptographic library of every lane.
     pub crypto: ProviderChoice,
-    /// What a fleet gives to it, if that is included.
-    pub fleet: Option<FromFleet>,
     /// The files and folders that were included.
     pub included: Vec<PathBuf>,
     /// How many event loops run, one thread each.
@@ -111,30 +108,20 @@ impl Config {
     }
 
     /// Reads a file for a process that goes on with the `lanes` it has, whatever the file asks for:
-    /// what it gives to all of them must be enough for these too. Of what a fleet gives it reads
-    /// `text`.
-    pub fn load_anew(file: &Path, lanes: NonZeroUsize, text: &FleetText) -> Result<Self, Mistakes> {
-        Self::if_in_order(Self::load_for(file, Some(lanes), text))
-    }
-
-    /// Reads a file for a process that starts, with `text` of what a fleet gives.
-    pub(crate) fn load_with(file: &Path, text: &FleetText) -> Result<Self, Mistakes> {
-        Self::if_in_order(Self::load_for(file, None, text))
+    /// what it gives to all of them must be enough for these too.
+    pub fn load_anew(file: &Path, lanes: NonZeroUsize) -> Result<Self, Mistakes> {
+        Self::if_in_order(Self::load_for(file, Some(lanes)))
     }
 
     /// What is in order in a file, if so much is that it makes a configuration, and every mistake:
     /// for checks that go on after a mistake. It is not for use.
     pub(crate) fn load_partly(file: &Path) -> (Option<Self>, Vec<Mistake>) {
-        Self::load_for(file, None, &FleetText::Held)
+        Self::load_for(file, None)
     }
 
-    fn load_for(
-        file: &Path,
-        running: Option<NonZeroUsize>,
-        given: &FleetText,
-    ) -> (Option<Self>, Vec<Mistake>) {
+    fn load_for(file: &Path, running: Option<NonZeroUsize>) -> (Option<Self>, Vec<Mistake>) {
         match read_text(file) {
-            Ok(text) => file::parse_all(file, &text, running, given),
+            Ok(text) => file::parse_all(file, &text, running),
             Err(problem) => {
                 let place = Some(Place::whole(file));
                 (None, vec![Mistake { place, field: String::new(), problem }])
@@ -194,7 +181,6 @@ impl Config {
             access_log: None,
             admin: simple.admin.map(Admin::from).unwrap_or_default(),
             crypto: ProviderChoice::default(),
-            fleet: None,
             included: Vec::new(),
             lanes: simple.lanes.unwrap_or_else(default_lanes),
             limits: Limits::default(),
@@ -206,24 +192,6 @@ impl Config {
             watch: true,
         })
     }
-}
-
-/// What a fleet gives to a configuration, by way of a certificate store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FromFleet {
-    /// The text that was read; none if there was none.
-    pub given: Option<Given>,
-    /// The folder of the store.
-    pub store: PathBuf,
-}
-
-/// Which text of a fleet is read.
-#[derive(Clone, Debug)]
-pub enum FleetText {
-    /// The one that holds, as the store has it.
-    Held,
-    /// This one, or none, whose mistakes are named as of a file of the store.
-    This(&'static str, Option<Given>),
 }
 
 /// What can be said without a file.

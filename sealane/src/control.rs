@@ -5,7 +5,6 @@
 
 mod build;
 mod end;
-mod fleet;
 mod health;
 mod kept;
 mod listeners;
@@ -34,7 +33,7 @@ use crate::access_log::{self, LaneLog, LogWriter};
 use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Uploads, Verdict};
 use crate::backends::RelaySettings;
 use crate::checks::{Checker, Found};
-use crate::config::{Config, Mistake};
+use crate::config::Config;
 use crate::connection_number::NumberGiver;
 use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
@@ -47,8 +46,6 @@ use crate::relay::{Attendant, LaneDesk, Relay};
 pub(crate) use build::unix_now;
 use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
-use fleet::FleetTexts;
-pub(crate) use fleet::{Begun, own_part, with_fleets_part};
 use kept::KeptSockets;
 use listeners::counted;
 use on_demand::NamesDoor;
@@ -129,9 +126,8 @@ pub struct Control {
     events: Receiver<Event>,
     notices: Sender<Event>,
     watch: FileWatch,
-    watchdog: Watchdog,
+    watchdog: Option<Watchdog>,
     fingerprint: u64,
-    fleet: FleetTexts,
 }
 
 impl Control {
@@ -161,7 +157,6 @@ impl Control {
         let drained = state.lock().drained.clone();
         let mut control = Self {
             fingerprint: fingerprint(source.file(), &config),
-            fleet: FleetTexts::default(),
             source,
             config,
             lanes: Vec::new(),
@@ -214,7 +209,6 @@ impl Control {
         let mut pending: Option<Pending> = None;
         Pending::note(&mut pending);
         let mut leaving: Option<Leaving> = None;
-        self.look_after_fleet();
         loop {
             let mut wait = pending.as_ref().map_or(TICK, Pending::wait).min(TICK);
             if let Some(leaving) = &leaving {
@@ -224,20 +218,15 @@ impl Control {
                 }
                 wait = wait.min(left);
             }
-            wait = self.watchdog.wait(wait);
+            wait = wait.min(self.watchdog.as_ref().map_or(TICK, Watchdog::wait));
             match self.events.recv_timeout(wait) {
                 Ok(Event::Signal(SIGHUP)) => {
-                    self.fleet.try_all_again();
                     self.reload();
                     Pending::note(&mut pending);
                 }
                 Ok(Event::Reload(verdict)) => {
-                    self.fleet.try_all_again();
-                    let told = self.reload();
-                    // What holds and was refused is looked at again: whoever asked wants to know.
-                    self.look_after_fleet();
-                    // Who waited may have left.
-                    let _ = verdict.send(self.with_fleets_refusal(told));
+                    // The client that waited may have left.
+                    let _ = verdict.send(self.reload());
                     Pending::note(&mut pending);
                 }
                 Ok(Event::Checked(found)) => self.end_check(found),
@@ -246,7 +235,6 @@ impl Control {
                 Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(_)) if leaving.is_none() => {
-                    self.fleet.leave(self.watchdog.is_silent(&self.lanes));
                     leaving = Some(self.begin_to_leave());
                 }
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return self.drain(),
@@ -306,10 +294,12 @@ impl Control {
             descriptors: Descriptors::of(&self.config, tables).per_lane,
             memory_bytes: connection_bytes_of_lane(&self.config),
         };
-        let (mut built, mut sockets) =
-            self.first_generation(&mut kept).map_err(ServeError::Configuration)?;
+        let mut built =
+            build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
         self.root.follow(built.tickets.take());
         self.root.take_stored();
+        let mut sockets = open_new(&built.generation, &self.config, &self.bound, &mut kept)
+            .map_err(ServeError::Configuration)?;
         kept.let_go();
         sockets.keep();
         report(&built.warnings);
@@ -353,42 +343,6 @@ impl Control {
         self.tell_filter(&filtered);
         self.follow_files();
         Ok(())
-    }
-
-    /// Builds the first generation and binds its addresses; without what a fleet gives, if it is
-    /// by that that they are refused.
-    fn first_generation(
-        &mut self,
-        kept: &mut KeptSockets,
-    ) -> Result<(Built, NewSockets), Vec<String>> {
-        let Some((given, file)) = self.given().cloned().zip(self.source.file().map(Path::to_owned))
-        else {
-            return self.try_first_generation(kept);
-        };
-        let mut attempt = kept.copy();
-        let refusal = match self.try_first_generation(&mut attempt) {
-            Ok(first) => {
-                *kept = attempt;
-                return Ok(first);
-            }
-            Err(refusal) => refusal,
-        };
-        drop(attempt);
-        self.config = own_part(&file)
-            .map_err(|mistakes| mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>())?;
-        self.fingerprint = fingerprint(self.source.file(), &self.config);
-        let first = self.try_first_generation(kept)?;
-        self.refuse(given, refusal.join("\n"));
-        Ok(first)
-    }
-
-    fn try_first_generation(
-        &mut self,
-        kept: &mut KeptSockets,
-    ) -> Result<(Built, NewSockets), Vec<String>> {
-        let built = build(&self.config, 1, &mut self.registries)?;
-        let sockets = open_new(&built.generation, &self.config, &self.bound, kept)?;
-        Ok((built, sockets))
     }
 
     /// Says if a lane may make every system call, and lets the admin address show it.
@@ -481,10 +435,11 @@ impl Control {
             say(&news);
         }
         self.look_after_root();
-        self.look_after_fleet();
         self.look_for_names();
         self.look_after_names_door();
-        self.watchdog.look(&self.lanes, self.fleet.is_unproven());
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.look(&self.lanes);
+        }
     }
 }
 

@@ -16,13 +16,11 @@
 #![deny(unsafe_code)]
 
 mod agreement;
-mod answer;
 mod backup;
 mod behind;
 mod erase;
 mod error;
 mod examine;
-mod given;
 mod group;
 mod kept;
 mod keyed;
@@ -43,11 +41,9 @@ mod tests;
 mod unlocked;
 mod word;
 
-pub use answer::{Answer, Answerer};
 pub use behind::FLEET_CLUSTER;
 pub use error::StoreError;
 pub use examine::{Examined, examine};
-pub use given::{GIVEN_BYTES_MAX, Given, HELD, PROPOSED, Proposed, SETTLED, Trouble};
 pub use group::{NAMES_SOCKET, Sharing};
 pub use kept::{
     HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS, TLS_ALPN_01,

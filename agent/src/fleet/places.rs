@@ -53,21 +53,6 @@ impl Places {
         format!("{}{}", self.removals(), hex(Sha256::new_with_prefix(name)))
     }
 
-    /// Where the configuration of the fleet is.
-    pub(super) fn configuration(&self) -> String {
-        format!("{}configuration/", self.prefix)
-    }
-
-    /// Where the configuration is that holds.
-    pub(super) fn holds(&self) -> String {
-        self.configuration() + "holds"
-    }
-
-    /// Where the one is that is proposed.
-    pub(super) fn proposed(&self) -> String {
-        self.configuration() + "proposed"
-    }
-
     /// Where entries of the store are that all machines have.
     pub(super) fn entries(&self) -> String {
         format!("{}entry/", self.prefix)

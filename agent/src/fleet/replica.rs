@@ -105,8 +105,6 @@ impl<'f> Replica<'f> {
         replica.take_all(&fleet.places.certificates(), changed).await?;
         let entries = replica.take_all(&fleet.places.entries(), changed).await?;
         entries::drop_answers(fleet, &entries)?;
-        let there = replica.take_all(&fleet.places.configuration(), changed).await?;
-        fleet.forget_configuration(&there);
         fleet.seen.set(replica.revision);
         replica.listed_since_s = None;
         Ok(replica)
@@ -214,7 +212,6 @@ impl<'f> Replica<'f> {
         let Fleet { places, .. } = self.fleet;
         let (of_certificates, of_removals) = (places.certificates(), places.removals());
         let (below, statuses) = (places.entries(), places.statuses());
-        let of_configuration = places.configuration();
         for entry in put {
             if entry.key.starts_with(&of_certificates) {
                 certificates.extend(self.certificate(&entry));
@@ -224,10 +221,6 @@ impl<'f> Replica<'f> {
                 self.fleet.note_machine(machine, true);
                 if machine != self.fleet.settings.machine {
                     self.fleet.clocks.note(machine, ahead_s(&entry.value));
-                }
-            } else if entry.key.starts_with(&of_configuration) {
-                if let Err(error) = self.fleet.hear_configuration(&entry.key, Some(&entry)) {
-                    self.refuse(&entry.key, &error.to_string());
                 }
             } else if let Some(name) = entry.key.strip_prefix(&below) {
                 match entries::taken(self.fleet, name, &entry) {
@@ -244,10 +237,6 @@ impl<'f> Replica<'f> {
             if let Some(machine) = key.strip_prefix(&statuses) {
                 self.fleet.note_machine(machine, false);
                 self.fleet.clocks.note(machine, None);
-            }
-            if key.starts_with(&of_configuration) {
-                // What is not there is nothing to open.
-                let _ = self.fleet.hear_configuration(&key, None);
             }
             self.known.remove(&key);
             self.over.remove(&key);

@@ -4,11 +4,10 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use sealane_operator::value;
-use sealane_store::{Answer, KeyedStore};
+use sealane_store::KeyedStore;
 use serde::{Deserialize, Serialize};
 
 use super::places::Places;
-use super::rollout::{Configured, Machine};
 use super::{Fleet, MACHINES_MAX};
 use crate::agent::{now, now_s};
 use crate::etcd::{Change, Etcd, EtcdError};
@@ -40,12 +39,8 @@ impl Reported {
     ) -> Result<(), EtcdError> {
         let soonest = fleet.store.store().by_expiry(None, 1);
         let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
-        let answer = Answer::read(fleet.store.store().path());
-        let remembered = fleet.configuration.borrow().told;
-        let configured = answer.map(|answer| shortened(answer, remembered));
         let mut status = Status {
             certificates,
-            configuration: configured,
             generation: fleet.store.store().generation().unwrap_or_default(),
             is_clock_ahead: fleet.clocks.judge(),
             machine: fleet.settings.machine.clone(),
@@ -83,9 +78,6 @@ impl Reported {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Status {
     certificates: usize,
-    /// What it tells of the fleet's configuration; none if it takes none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    configuration: Option<Configured>,
     generation: u64,
     /// Whether it knows that its clock is ahead of those of the others.
     #[serde(default)]
@@ -101,29 +93,6 @@ pub(crate) struct Status {
     #[serde(default)]
     told_s: Option<i64>,
     version: String,
-}
-
-impl Status {
-    /// The machine's name, as it can be printed.
-    pub(super) fn name(&self) -> String {
-        plain(&self.machine)
-    }
-
-    /// What it tells of the fleet's configuration, if it takes one.
-    pub(super) fn configured(&self) -> Option<Machine> {
-        let told = self.configuration.as_ref()?;
-        let refusal: Vec<_> = told.refusal.lines().map(plain).collect();
-        let told = Configured { refusal: refusal.join("\n"), ..*told };
-        Some(Machine { name: self.name(), told })
-    }
-}
-
-/// What is told of an answer, in which a stranger may read, by a machine that has seen what was
-/// proposed up to the number `last`, and ended up to `over`.
-fn shortened(answer: Answer, (last, over): (u64, u64)) -> Configured {
-    let Answer { holds, checked, mut refusal, process, trial_s } = answer;
-    refusal.truncate(refusal.floor_char_boundary(REFUSAL_BYTES_MAX));
-    Configured { holds, checked, refusal, process, trial_s, last, over }
 }
 
 /// By how many seconds this machine's clock is ahead of the one of whoever told a status just now.
@@ -180,7 +149,7 @@ impl Statuses {
 pub(crate) fn table(statuses: &[Status]) -> String {
     let now_s = now_s();
     let mut text = format!(
-        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>13} {:>6}\n",
+        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6}\n",
         "MACHINE",
         "VERSION",
         "CERTIFICATES",
@@ -188,7 +157,6 @@ pub(crate) fn table(statuses: &[Status]) -> String {
         "REVISION",
         "NOT TAKEN",
         "FIRST ENDS",
-        "CONFIGURATION",
         "CLOCK"
     );
     for one in statuses {
@@ -200,7 +168,7 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             }
         });
         text += &format!(
-            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>13} {:>6}\n",
+            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6}\n",
             plain(&one.machine),
             plain(&one.version),
             one.certificates,
@@ -208,15 +176,8 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             one.revision,
             one.not_taken,
             ends,
-            one.configuration.as_ref().map_or("-".to_owned(), |told| told.holds.to_string()),
             clock_text(one.told_s.map(|told_s| told_s.saturating_sub(now_s)))
         );
-    }
-    for Machine { name, told } in statuses.iter().filter_map(Status::configured) {
-        if !told.refusal.is_empty() {
-            let (number, refusal) = (told.checked, told.refusal.replace('\n', "\n  "));
-            text += &format!("{name} refuses configuration {number}:\n  {refusal}\n");
-        }
     }
     text
 }
@@ -257,7 +218,5 @@ const DAY_S: u64 = 86_400;
 const EVERY: Duration = Duration::from_secs(10);
 /// How often it tells what is new.
 const NEWS_EVERY: Duration = Duration::from_secs(1);
-/// Bytes of what is wrong with a configuration, at most.
-const REFUSAL_BYTES_MAX: usize = 2048;
 /// How long it is there after its last word.
 const LEASE: Duration = Duration::from_secs(30);

@@ -381,36 +381,6 @@ fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
     });
 }
 
-/// The change that lets it hold is made, and then asked for again: then nothing is proposed.
-#[test]
-fn a_configuration_holds_though_the_answer_to_that_was_lost() {
-    with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
-        let tell = |holds: u64, checked: u64, trial_s: u64| {
-            let told =
-                serde_json::json!({ "holds": holds, "checked": checked, "trial_s": trial_s });
-            let mut status: serde_json::Value = serde_json::from_str(&status_text(0, 0)).unwrap();
-            status["configuration"] = told;
-            made_up.put_unheard(&fleet.places.status("m0"), status.to_string().as_bytes());
-        };
-        tell(0, 0, 0);
-        let asks = Rc::clone(fleet);
-        let command = spawn_local(async move {
-            configure(&asks.etcd, &asks.keys, &asks.settings, String::new(), 1).await
-        });
-        let proposed = fleet.places.proposed();
-        until("a proposal", || made_up.entry(&proposed).is_some()).await;
-        let at_first = made_up.entry(&proposed);
-        tell(0, 1, 0);
-        until("the first machine", || made_up.entry(&proposed) != at_first).await;
-        made_up.lose_answer("kv/txn");
-        tell(1, 1, 6);
-        until("it to hold", || made_up.entry(&proposed).is_none()).await;
-        tell(1, 0, 0);
-        assert_eq!(command.await.unwrap(), Ok(()));
-    });
-}
-
 /// What a machine tells whose clock is by so much before this one's.
 fn status_text(number: usize, before_s: i64) -> String {
     let told_s = now_s() - before_s;

@@ -10,7 +10,6 @@
     reason = "a test fails by panicking, and prints its figures"
 )]
 
-mod configuration;
 mod demand;
 mod disasters;
 #[allow(dead_code, reason = "it is for all that starts agents")]

@@ -24,26 +24,15 @@ impl Serve {
         Self::start_at(home, port(), &port())
     }
 
-    /// One that takes what the fleet gives.
-    pub fn start_including(home: &Home) -> Option<Self> {
-        let port = || ReservedPort::on_loopback().unwrap();
-        let include = format!("include = [\"store:{}\"]\n", home.path("store").display());
-        Self::start_with(home, port(), &port(), &include)
-    }
-
     /// One that serves at `tls`, and answers authorities there and at `http`.
     pub fn start_at(home: &Home, tls: ReservedPort, http: &ReservedPort) -> Option<Self> {
-        Self::start_with(home, tls, http, "")
-    }
-
-    fn start_with(home: &Home, tls: ReservedPort, http: &ReservedPort, more: &str) -> Option<Self> {
         // There has to be a store before it is served.
         wait_for("a store", || home.store());
         let admin = ReservedPort::on_loopback().unwrap();
         let store = home.path("store");
         let backend = TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!(
-            "{more}lanes = 1\nstore_key = {{ file = {:?} }}\n[admin]\naddress = \"{}\"\n\
+            "lanes = 1\nstore_key = {{ file = {:?} }}\n[admin]\naddress = \"{}\"\n\
              [[listener]]\naddress = \"{}\"\nbackends = [\"{}\"]\n\
              certificates = [\"store:{}\"]\n[[listener]]\naddress = \"{}\"\n\
              plain = \"redirect\"\nacme_responder = \"store:{}\"\n",
@@ -64,11 +53,6 @@ impl Serve {
     /// What `/healthz` answers; nothing while nobody does.
     pub fn health(&self) -> String {
         self.told("/healthz")
-    }
-
-    /// Whether a listener of this name is served.
-    pub fn has(&self, listener: &str) -> bool {
-        self.told("/state").contains(&format!("\"name\": \"{listener}\""))
     }
 
     /// What it answers at a path; nothing while nobody does.

@@ -6,13 +6,10 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::Bounds;
 use crate::mistake::{Mistake, Place, Problem};
 
 /// The text of a file, its syntax errors, and the mistakes found so far.
 pub(crate) struct Document<'t> {
-    /// What it may name, if others wrote it.
-    pub(crate) bounds: Option<Bounds<'t>>,
     pub(crate) file: &'t Path,
     pub(crate) has_syntax_errors: bool,
     line_starts: Vec<usize>,
@@ -27,7 +24,6 @@ impl<'t> Document<'t> {
         let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let line_starts = std::iter::once(0).chain(line_ends.map(|(end, _)| end + 1)).collect();
         let mut document = Self {
-            bounds: None,
             file,
             has_syntax_errors: !syntax_errors.is_empty(),
             line_starts,

@@ -64,10 +64,6 @@ pub struct ControlState {
     pub names: Vec<NameSummary>,
     /// The limits of the newest generation.
     pub limits: Limits,
-    /// The number of what a fleet gives and this machine refuses.
-    pub fleet_refused: Option<u64>,
-    /// Whether nothing of what a fleet gives is served, though something was before.
-    pub is_without_fleet: bool,
     /// How reloads went.
     pub reloads: Reloads,
     /// How sessions are resumed.
@@ -104,8 +100,6 @@ impl Default for ControlState {
             drained: Drained::default(),
             names: Vec::new(),
             limits: Limits::default(),
-            fleet_refused: None,
-            is_without_fleet: false,
             reloads: Reloads::default(),
             tickets: Tickets::default(),
             ticket_roots: TicketRoots::default(),
@@ -125,10 +119,6 @@ impl ControlState {
         }
         if lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now) {
             return Some("a revocation list has ended; /state says which".into());
-        }
-        if let Some(number) = self.fleet_refused {
-            let what = "is refused here; the log says why";
-            return Some(format!("the fleet's configuration {number} {what}").into());
         }
         self.fleet_is_away(now).map(Cow::Owned)
     }

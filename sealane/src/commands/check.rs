@@ -48,7 +48,7 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
     locked::lock();
     let unlocked = locked::warning().map(|(_, text)| text);
     let config = Config::load_partly(&arguments.config).0;
-    let open = config.as_ref().and_then(|it| landlock::close(Some(&arguments.config), it, None));
+    let open = config.as_ref().and_then(|it| landlock::close(Some(&arguments.config), it));
     let unfiltered = config.as_ref().and_then(|config| filter::warning(&config.process));
     let mut report = Report::of(&arguments.config, &Machine::this());
     let warnings = [unlocked, open, unfiltered].into_iter().flatten();

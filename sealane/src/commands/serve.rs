@@ -6,9 +6,7 @@ use sealane_file_table::grow;
 
 use crate::args::ServeArguments;
 use crate::config::Config;
-use crate::control::{
-    Begun, ConfigSource, Control, Outcome, ServeError, own_part, with_fleets_part,
-};
+use crate::control::{ConfigSource, Control, Outcome, ServeError};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
@@ -28,25 +26,24 @@ pub fn run(arguments: ServeArguments) -> Exit {
 
 fn serve(arguments: ServeArguments) -> Exit {
     let file = arguments.config.clone();
-    let Begun { config, later, answerer } = match settled(arguments) {
-        Ok(begun) => begun,
+    let config = match settled(arguments) {
+        Ok(config) => config,
         Err(problem) => {
             say_at(Priority::Error, &problem);
             return Exit::Invalid;
         }
     };
-    if let Some(warning) = process::landlock::close(file.as_deref(), &config, later.as_ref()) {
+    if let Some(warning) = process::landlock::close(file.as_deref(), &config) {
         say_at(Priority::Warning, &warning);
     }
     let source = match file {
         Some(file) => ConfigSource::File(file),
         None => ConfigSource::Flags(Box::new(config.clone())),
     };
-    let mut control = match start(source, config) {
+    let control = match start(source, config) {
         Ok(control) => control,
         Err(exit) => return exit,
     };
-    control.answer_fleet(answerer);
     if let Some(warning) = process::warning() {
         say_at(Priority::Warning, warning);
     }
@@ -62,23 +59,15 @@ fn serve(arguments: ServeArguments) -> Exit {
 /// # Errors
 /// What is not in order: also what a user that is not root any more cannot read, for a reload could
 /// not either.
-fn settled(arguments: ServeArguments) -> Result<Begun, String> {
+fn settled(arguments: ServeArguments) -> Result<Config, String> {
     let file = arguments.config.clone();
     let wrong = |mistakes| format!("the configuration is not in order:\n{mistakes}");
-    let config = match &file {
-        Some(file) => own_part(file),
-        None => arguments.into_config(),
-    };
-    let config = config.map_err(wrong)?;
+    let config = arguments.into_config().map_err(wrong)?;
     let account = process::settle(&config.process).map_err(|error| error.to_string())?;
-    let Some(file) = file else { return Ok(config.into()) };
-    let config = match account {
-        None => config,
-        Some(account) => own_part(&file).map_err(|mistakes| {
-            format!("the configuration is not in order for the user {account}:\n{mistakes}")
-        })?,
-    };
-    Ok(with_fleets_part(&file, config))
+    let Some((account, file)) = account.zip(file) else { return Ok(config) };
+    Config::load(&file).map_err(|mistakes| {
+        format!("the configuration is not in order for the user {account}:\n{mistakes}")
+    })
 }
 
 /// Starts the terminator and says what is bound.

@@ -31,8 +31,8 @@ use super::mistake::{Mistake, Problem};
 use super::reader::{self, Table, Value};
 use super::value;
 use super::{
-    AccessLog, AccessLogDestination, Config, FleetText, Limits, Listener, LoggedEnds, RootPlace,
-    Tickets, default_lanes,
+    AccessLog, AccessLogDestination, Config, Limits, Listener, LoggedEnds, RootPlace, Tickets,
+    default_lanes,
 };
 use admin::admin;
 use claims::Claims;
@@ -49,17 +49,16 @@ pub(super) fn parse(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake>) {
 }
 
 /// The same, with the files that it includes; `running` lanes are there already if a process is to
-/// go on with it, and `given` is which text of a fleet is meant.
+/// go on with it.
 pub(super) fn parse_all(
     file: &Path,
     text: &str,
     running: Option<NonZeroUsize>,
-    given: &FleetText,
 ) -> (Option<Config>, Vec<Mistake>) {
     let mut more = Vec::new();
     let (config, mut mistakes) = reader::read(file, text, |top| {
         config(top, running, |written, shared, claims| {
-            let mut included = Included::read(file, given, written, shared, claims);
+            let mut included = Included::read(file, written, shared, claims);
             more.append(&mut included.mistakes);
             included
         })
@@ -93,11 +92,10 @@ fn config(
     };
     let own = written.as_ref().map(|v| listener_list(v, shared, &mut claims));
     let included = written_include.as_ref().map(|v| include(v, shared, &mut claims));
-    let Included { fleet, listeners: more, sources, .. } = included.unwrap_or_default();
+    let Included { listeners: more, sources, .. } = included.unwrap_or_default();
     let listeners = own.unwrap_or_default().or_else(|| written_include.as_ref().map(|_| vec![]));
     let listeners = listeners.map(|own| [own, more].concat());
     if let (Some(at), Some([])) = (&written_include, listeners.as_deref())
-        && fleet.is_none()
         && sources.iter().all(|source| source.is_dir())
     {
         let what = "no file is there, and without one there is no listener";
@@ -115,7 +113,6 @@ fn config(
         access_log,
         admin,
         crypto,
-        fleet,
         included: sources,
         lanes: lanes.written,
         limits,

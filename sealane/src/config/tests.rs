@@ -27,7 +27,6 @@ fn the_least_that_can_be_written() {
         access_log: None,
         admin: Admin::default(),
         crypto: ProviderChoice::Auto,
-        fleet: None,
         included: Vec::new(),
         lanes: std::thread::available_parallelism().unwrap(),
         limits: Limits::default(),

@@ -58,7 +58,6 @@ impl Control {
     }
 
     pub(super) fn drain(mut self) -> Result<Outcome, ServeError> {
-        self.fleet.end();
         systemd::tell_end(self.config.limits.drain_timeout);
         say("draining: no new connections; a second signal ends at once");
         // The files of unix sockets go before nobody answers there.
@@ -68,7 +67,9 @@ impl Control {
             lane.post(Mail::Drain(self.config.limits.drain_timeout));
         }
         while !self.lanes.iter().all(LaneHandle::has_ended) {
-            self.watchdog.look(&self.lanes, false);
+            if let Some(watchdog) = &mut self.watchdog {
+                watchdog.look(&self.lanes);
+            }
             match self.events.recv_timeout(DRAIN_TICK) {
                 Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
                 Ok(Event::Signal(signal)) if signal != SIGHUP => {

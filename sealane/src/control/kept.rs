@@ -21,12 +21,6 @@ impl KeptSockets {
         Self(passed())
     }
 
-    /// The same sockets once more, as far as the system gives them: for an attempt that may fail.
-    pub(super) fn copy(&self) -> Self {
-        let copy = |(name, fd): &(String, OwnedFd)| Some((name.clone(), fd.try_clone().ok()?));
-        Self(self.0.iter().filter_map(copy).collect())
-    }
-
     /// Takes the sockets of `lanes` lanes at `key`, as far as there are any.
     pub(super) fn take(&mut self, key: SocketAddr, lanes: usize) -> Vec<Option<OwnedFd>> {
         let take = |lane| {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant, SystemTime};
 use sd_notify::NotifyState;
 use sealane_lanes::generation::Publication;
 use sealane_lanes::mailbox::Mail;
-use sealane_store::{HELD, PROPOSED};
 
 use super::build::build;
 use super::kept::KeptSockets;
@@ -14,23 +13,15 @@ use super::sockets::open_new;
 use super::watch::fingerprint;
 use super::{ConfigSource, Control, report};
 use crate::admin::Verdict;
-use crate::config::{Config, FleetText, Mistake};
+use crate::config::{Config, Mistake};
 use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
 use crate::systemd;
 
 impl Control {
-    /// Reads configuration and certificates again and publishes them, or says what is wrong. A
-    /// text of a fleet's stays that is served.
+    /// Reads the configuration and the certificates again. Publishes them, or reports what is
+    /// wrong.
     pub(super) fn reload(&mut self) -> Verdict {
-        let given = self.config.fleet.as_ref().and_then(|fleet| fleet.given.clone());
-        self.fleet.look_again();
-        let name = if self.fleet.is_on_trial() { PROPOSED } else { HELD };
-        self.reload_with(&FleetText::This(name, given))
-    }
-
-    /// The same, with `text` of what a fleet gives.
-    pub(super) fn reload_with(&mut self, text: &FleetText) -> Verdict {
         let started = Instant::now();
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             systemd::tell(&[NotifyState::Reloading, now]);
@@ -39,7 +30,7 @@ impl Control {
         if let Some(log) = &self.log {
             log.reopen();
         }
-        let (errors, warnings) = match self.try_reload(text) {
+        let (errors, warnings) = match self.try_reload() {
             Ok(warnings) => (Vec::new(), warnings),
             Err(problems) => (problems, Vec::new()),
         };
@@ -61,10 +52,10 @@ impl Control {
     }
 
     /// Returns what is served, but probably not meant.
-    fn try_reload(&mut self, text: &FleetText) -> Result<Vec<String>, Vec<String>> {
+    fn try_reload(&mut self) -> Result<Vec<String>, Vec<String>> {
         let config = match &self.source {
             ConfigSource::File(path) => {
-                Config::load_anew(path, self.config.lanes, text).map_err(|mistakes| {
+                Config::load_anew(path, self.config.lanes).map_err(|mistakes| {
                     mistakes.0.iter().map(Mistake::to_string).collect::<Vec<_>>()
                 })?
             }
@@ -85,7 +76,7 @@ impl Control {
 
     /// Reads what `config` names, builds the next generation of it, and publishes that; returns
     /// what is probably not meant.
-    pub(super) fn serve(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
+    fn serve(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
         let names = self.registries.names.clone();
         // What was found for something that is not served is looked up again.
         self.build_and_publish(config).inspect_err(|_| {
@@ -119,7 +110,7 @@ impl Control {
 
     /// Settings that a running process cannot change stay as they are, and that is said and
     /// returned.
-    pub(super) fn keep_what_needs_a_restart(&self, mut config: Config) -> (Config, Vec<String>) {
+    fn keep_what_needs_a_restart(&self, mut config: Config) -> (Config, Vec<String>) {
         let running = &self.config;
         let mut kept = Vec::new();
         if config.lanes != running.lanes || config.pin_lanes != running.pin_lanes {

@@ -10,7 +10,7 @@ use sealane_file_table::Descriptor;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::handover::Parcel;
 use sealane_lanes::kernel::Address;
-use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among, bind_as, try_bind};
+use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among, bind_as};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
 
@@ -143,29 +143,6 @@ pub(super) fn open_new(
         }
     }
     if problems.is_empty() { Ok(sockets) } else { Err(problems) }
-}
-
-/// Whether [`open_new`] would get the TCP addresses of `generation`: nothing listens there, so
-/// clients of what is served do not notice, and nothing is waited for.
-///
-/// # Errors
-/// A line for each address that cannot be bound.
-pub(super) fn try_new(
-    generation: &Generation<RelaySettings>,
-    config: &Config,
-    known: &[Bound],
-) -> Result<(), Vec<String>> {
-    let mut problems = Vec::new();
-    for (listener, written) in generation.listeners.iter().zip(&config.listeners) {
-        for key in listener.keys.iter().filter(|key| known.iter().all(|one| one.key != **key)) {
-            let Address::Tcp(address) = *key else { continue };
-            let reuse_port = overlaps(address, generation, known);
-            if let Err(error) = try_bind(&Bind { reuse_port, ..Bind::to(address) }) {
-                problems.push(said_of(&written.name, &refused(key, &error)));
-            }
-        }
-    }
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
 fn refused(key: &Address, error: &io::Error) -> String {

@@ -21,14 +21,14 @@ use rustix::fs::{FileType, fstat};
 use crate::config::{Config, KeySource, Mistake, Place, Problem, written_at};
 use needs::Need;
 
-/// Lets the kernel refuse this process everything that `config`, which was read from `file`, and
-/// what it may serve `later` do not need; returns what is to be said if that should be and cannot.
-/// It must be called while there is no other thread: the system changes a thread at a time.
-pub fn close(file: Option<&Path>, config: &Config, later: Option<&Config>) -> Option<String> {
+/// Has the kernel refuse this process everything that `config`, which was read from `file`, does
+/// not need; returns the warning if that is wanted and cannot be done. It must be called while
+/// there is no other thread: the system changes a thread at a time.
+pub fn close(file: Option<&Path>, config: &Config) -> Option<String> {
     let closed = match &config.store_key {
         _ if !config.process.sandbox => Err(OFF.to_owned()),
         Some(KeySource::Command(_)) => Err(COMMAND.to_owned()),
-        _ => Closed::around(&needs::all(file, config, later)),
+        _ => Closed::around(&needs::all(file, config)),
     };
     let refused = closed.as_ref().err().filter(|_| config.process.sandbox);
     let warning = refused.map(|why| format!("what this process may open is not limited: {why}"));
@@ -181,5 +181,5 @@ const COMMAND: &str = "store_key.command starts a program, and what that opens n
 const NOT_ENABLED: &str = "the kernel has Landlock turned off; add landlock to lsm= where it boots";
 const NOT_IMPLEMENTED: &str = "the kernel has no Landlock, which came with Linux 5.13";
 const OFF: &str = "process.sandbox is false";
-const READ_REMEDY: &str = "restart Sealane; for what a fleet proposes, or what comes later, name \
-                           its folder in process.sandbox_read before that";
+const READ_REMEDY: &str =
+    "restart Sealane, or name its folder in process.sandbox_read before a start";

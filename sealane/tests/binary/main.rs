@@ -25,7 +25,6 @@ mod convert;
 mod demo;
 mod drain;
 mod file_tables;
-mod from_fleet;
 mod harness;
 mod host_names;
 mod limits;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::Path;
 use std::sync::Arc;
 
-use sealane_store::{DATA_FILE, Given, KeyedStore, MAP_BYTES, SealingKeys, Store};
+use sealane_store::{DATA_FILE, KeyedStore, MAP_BYTES, SealingKeys, Store};
 use tempfile::TempDir;
 
 use super::place::{at, exchange, folder_beside, place, with_name};
@@ -56,7 +56,6 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
             copy.store().note_put_back()?;
             // The database remembers the path that it was opened by.
             drop(copy);
-            Given::carry_over(&path, scratch.path()).map_err(|error| at(&path, &error))?;
             match put_in_place(scratch, &path, &kept)? {
                 true => format!("; restart what serves from it, which is {} now", kept.display()),
                 false => String::new(),

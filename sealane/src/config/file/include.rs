@@ -5,13 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sealane_store::{Given, HELD};
-
 use super::super::mistake::{Mistake, Place, Problem};
-use super::super::reader::{self, Bounds, Value};
-use super::super::{FleetText, FromFleet, Listener, read_text};
+use super::super::reader::{self, Value};
+use super::super::{Listener, read_text};
 use super::claims::Claims;
-use super::listener::{listener_list, store_path};
+use super::listener::listener_list;
 use super::shared::Shared;
 use super::{FILE_LISTENER_EXAMPLE, LISTENERS_MAX};
 use crate::process::landlock::outside;
@@ -19,8 +17,6 @@ use crate::process::landlock::outside;
 /// What the files that are included say.
 #[derive(Default)]
 pub(super) struct Included {
-    /// What a fleet gives.
-    pub(super) fleet: Option<FromFleet>,
     pub(super) listeners: Vec<Listener>,
     /// What is wrong in them.
     pub(super) mistakes: Vec<Mistake>,
@@ -29,25 +25,20 @@ pub(super) struct Included {
 }
 
 impl Included {
-    /// Reads what is `written` in `main`, which is itself no part of it, and the text `given` by a
-    /// fleet where that is included. What is included includes nothing more.
+    /// Reads what is `written` in `main`, which is itself no part of it. What is included includes
+    /// nothing more.
     pub(super) fn read(
         main: &Path,
-        given: &FleetText,
         written: &Value<'_>,
         shared: Shared<'_>,
         claims: &mut Claims,
     ) -> Self {
         let mut included = Self::default();
         let mut files: Vec<PathBuf> = Vec::new();
-        let mut store: Option<PathBuf> = None;
         written.set(PATTERNS_MAX, |value| {
-            if let Some(path) = store_path(value) {
-                if store.is_some() {
-                    value.wrong(Problem::new("is the second store", "include one at most"));
-                }
-                store = store.take().or(path);
-                return Some(value.path());
+            if value.as_text().is_some_and(|text| text.starts_with("store:")) {
+                value.wrong(Problem::new(STORE, STORE_REMEDY));
+                return None;
             }
             let Pattern { folder, prefix, suffix } =
                 value.path().and_then(|p| pattern(&p, value))?;
@@ -76,9 +67,6 @@ impl Included {
             included.read_file(&file, shared, claims);
             included.sources.push(file);
         }
-        if let Some(store) = store {
-            included.read_given(main, store, given, shared, claims);
-        }
         included
     }
 
@@ -96,43 +84,6 @@ impl Included {
         });
         self.listeners.extend(listeners.into_iter().flatten());
         self.mistakes.extend(mistakes);
-    }
-
-    /// Reads what a fleet gives, by way of `store`; nothing yet is nothing wrong.
-    fn read_given(
-        &mut self,
-        main: &Path,
-        store: PathBuf,
-        given: &FleetText,
-        shared: Shared<'_>,
-        claims: &mut Claims,
-    ) {
-        let (name, read) = match given {
-            FleetText::Held => (HELD, Given::read(&store, HELD)),
-            FleetText::This(name, given) => (*name, Ok(given.clone())),
-        };
-        let file = store.join(name);
-        let given = read.unwrap_or_else(|error| {
-            let problem = Problem::new(
-                format!("cannot be read: {error}"),
-                "see that this user may read it; sealane-agent wrote it",
-            );
-            let problem = outside(&file).unwrap_or(problem);
-            let place = Some(Place::whole(&file));
-            self.mistakes.push(Mistake { place, field: String::new(), problem });
-            None
-        });
-        if let Some(Given { text, .. }) = &given {
-            let folder = main.parent().unwrap_or(Path::new(""));
-            let bounds = Bounds { folder, store: &store };
-            let (listeners, mistakes) = reader::read_within(&file, text, bounds, |top| {
-                let Some(written) = top.value("listener") else { return Some(Vec::new()) };
-                listener_list(&written, shared, claims)
-            });
-            self.listeners.extend(listeners.into_iter().flatten());
-            self.mistakes.extend(mistakes);
-        }
-        self.fleet = Some(FromFleet { given, store });
     }
 }
 
@@ -183,6 +134,9 @@ fn matching(folder: &Path, prefix: &str, suffix: &str) -> io::Result<Vec<PathBuf
 /// Files that one configuration includes: each has a listener at least.
 const FILES_MAX: usize = LISTENERS_MAX;
 const PATTERNS_MAX: usize = 64;
+const STORE: &str = "is a certificate store, and a store has no configuration";
+const STORE_REMEDY: &str = "write the path of a file; distribute that file with your configuration \
+                            management, then run sealane check and systemctl reload sealane";
 
 #[cfg(test)]
 mod tests {
@@ -271,6 +225,7 @@ mod tests {
             ("include = [\"absent/*\"]", "include[0]: absent cannot be read: No such file"),
             ("include = [\"conf.d/a.toml\"]", "conf.d/a.toml: cannot be read: No such file"),
             ("include = [\"*/a.toml\"]", "include[0]: is neither a file nor a pattern"),
+            ("include = [\"store:/srv/store\"]", "include[0]: is a certificate store"),
             ("include = [\"conf.d/*.to*\"]", "include[0]: is neither a file nor a pattern"),
         ] {
             let told = loaded(main, &[]).unwrap_err();
@@ -287,49 +242,5 @@ mod tests {
         let main = format!("{INCLUDE}limits.listeners = 2\n{}", listener(1));
         let told = loaded(&main, &[("conf.d/a.toml", &(listener(2) + &listener(3)))]).unwrap_err();
         assert!(told.contains("listener: 3 addresses are listened on; limits.listeners"), "{told}");
-    }
-
-    /// A configuration that includes a store which has this text of a fleet's.
-    fn given(more: &str, text: &str) -> Result<Config, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let store = folder.path().join("store");
-        fs::create_dir(&store).unwrap();
-        Given { number: 7, text: text.to_owned() }.put(&store, HELD).unwrap();
-        let file = folder.path().join("main.toml");
-        fs::write(&file, format!("include = [\"store:{}\"]\n{more}", store.display())).unwrap();
-        let told = |text: String| text.replace(&format!("{}/", folder.path().display()), "");
-        Config::load(&file).map_err(|mistakes| told(mistakes.to_string()))
-    }
-
-    #[test]
-    fn what_a_fleet_gives_is_listeners_with_files_of_this_folder_and_no_more() {
-        let config = given(&listener(1), &listener(2)).unwrap();
-        assert_eq!((config.listeners.len(), config.fleet.unwrap().given.unwrap().number), (2, 7));
-        assert_eq!(config.listeners[1].certificates.len(), 1);
-        assert_eq!(given("", "").unwrap().listeners.len(), 0, "nothing yet is nothing wrong");
-        let with = |from: &str, to: &str| {
-            let text = listener(2);
-            assert!(text.contains(from), "{text}");
-            text.replace(from, to)
-        };
-        for (text, expected) in [
-            ("\n[process]\nuser = \"a\"\n".to_owned(), "2:2: process: is not a known key"),
-            ("[admin]\n".to_owned(), "admin: is not a known key"),
-            ("[store_key]\n".to_owned(), "store_key: is not a known key"),
-            ("[tickets]\n".to_owned(), "tickets: is not a known key"),
-            ("include = [\"a\"]\n".to_owned(), "include: is not a known key"),
-            (listener(1), "is already the address of the listener"),
-            (with("\"certs\"", "\"/etc/shadow\""), "\"/etc/shadow\" may be outside of"),
-            (with("\"certs\"", "\"../certs\""), "and a fleet names nothing there"),
-            (with("\"certs\"", "\"store:/srv\""), "is another certificate store"),
-            (with("\"localhost:80\"", "\"unix:/run/s\""), "is a unix socket"),
-            (with("\"localhost:80\"", "\"tls://unix:/run/s\""), "is a unix socket"),
-        ] {
-            let refused = given(&listener(1), &text).unwrap_err();
-            assert!(refused.starts_with("store/fleet.toml:"), "{refused}");
-            assert!(refused.contains(expected), "{refused}, not {expected}");
-        }
-        let refused = given("[tickets]\ncount = 0.5\n", "").unwrap_err();
-        assert!(refused.starts_with("main.toml:3:"), "{refused}");
     }
 }

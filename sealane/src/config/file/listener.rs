@@ -285,7 +285,7 @@ fn certificates(
 /// The folder in `store:PATH`; the outer none for what is no store, the inner one for a mistake.
 pub(super) fn store_path(written: &Value<'_>) -> Option<Option<PathBuf>> {
     let text = written.as_text()?.strip_prefix("store:")?;
-    Some(written.store_of(text))
+    Some(written.path_of(text))
 }
 
 pub(super) fn certificate_source(written: &Value<'_>) -> Option<CertificateSource> {

@@ -119,7 +119,7 @@ bakends = []
     let load = |lanes: usize, running: Option<usize>| {
         std::fs::write(&file, text(lanes)).unwrap();
         let told = match running.map(|running| NonZeroUsize::new(running).unwrap()) {
-            Some(running) => Config::load_anew(&file, running, &FleetText::Held),
+            Some(running) => Config::load_anew(&file, running),
             None => Config::load(&file),
         };
         let told = told.unwrap_err().to_string();

@@ -55,7 +55,6 @@ pub(super) fn of(file: Option<&Path>, config: &Config) -> BTreeSet<(PathBuf, Nee
     };
     let read = file.into_iter().chain(config.included.iter().map(|path| &**path));
     read.for_each(|path| need(path, Need::Read));
-    config.fleet.iter().for_each(|fleet| need(&fleet.store, Need::Store));
     for listener in &config.listeners {
         listener::files(listener).iter().for_each(|path| need(path, Need::Read));
         if let Some(ChallengeSource::Folder(path)) = &listener.acme_responder {
@@ -85,18 +84,12 @@ pub(super) fn of(file: Option<&Path>, config: &Config) -> BTreeSet<(PathBuf, Nee
     needs
 }
 
-/// What a process with `config` needs, for that, for what it may serve `later`, and for what every
-/// process of ours does: to find names, to ask what it may take of the machine, and to run itself
-/// once more.
-pub(super) fn all(
-    file: Option<&Path>,
-    config: &Config,
-    later: Option<&Config>,
-) -> BTreeMap<PathBuf, BitFlags<AccessFs>> {
+/// Everything that a process with `config` needs, and every process of ours: to find names, to ask
+/// which resources it has, and to run itself once more.
+pub(super) fn all(file: Option<&Path>, config: &Config) -> BTreeMap<PathBuf, BitFlags<AccessFs>> {
     let mut open: BTreeMap<PathBuf, BitFlags<AccessFs>> = BTreeMap::new();
     let mut grant = |path: PathBuf, access| *open.entry(path).or_default() |= access;
-    let later = later.into_iter().flat_map(|later| of(file, later));
-    for (path, need) in of(file, config).into_iter().chain(later) {
+    for (path, need) in of(file, config) {
         folders(&path, need).into_iter().for_each(|folder| grant(folder, need.access()));
     }
     config.process.sandbox_read.iter().for_each(|path| grant(path.clone(), READ));
