@@ -133,7 +133,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 30] = [
+static LAYERS: [Layer; 29] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -290,12 +290,6 @@ static LAYERS: [Layer; 30] = [
         folder: "lanes",
         may_use: &["sealane-engine", "sealane-file-table", "sealane-reserved-port"],
         bans: &LANES_BANS,
-    },
-    // Beside the engine, for comparison: nothing may use it.
-    Layer {
-        folder: "engine-next",
-        may_use: &["sealane-engine", "sealane-libssl"],
-        bans: &ENGINE_BANS,
     },
     Layer {
         folder: "engine",

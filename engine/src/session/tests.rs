@@ -1,22 +1,13 @@
 //! Pairs in memory: our sessions with rustls' own and with each other, over streams cut at
 //! arbitrary places.
 
-// By their paths, which hold wherever this file is included: `engine-next` runs the same tests.
-#[path = "tests/agreement.rs"]
 mod agreement;
-#[path = "tests/alerts.rs"]
 mod alerts;
-#[path = "tests/bounds.rs"]
 pub(crate) mod bounds;
-#[path = "tests/clients.rs"]
 mod clients;
-#[path = "tests/early_data.rs"]
 pub(crate) mod early_data;
-#[path = "tests/fragments.rs"]
 pub(crate) mod fragments;
-#[path = "tests/lent.rs"]
 pub(crate) mod lent;
-#[path = "tests/pairs.rs"]
 mod pairs;
 
 use std::io::Read;
