@@ -45,7 +45,7 @@ pub struct RelaySettings {
     pub https_port: u16,
     /// How the kernel finds out that a backend is gone.
     pub liveness: Liveness,
-    /// Where clients of some names go, in the order of their numbers, which begin with 1.
+    /// Where clients go, by the number of their name; 0 is of those without a route by name.
     pub names: Arc<[NameRoutes]>,
     /// What answers challenges of ACME clients where requests are redirected, if something does:
     /// then it is the one backend.
@@ -54,7 +54,7 @@ pub struct RelaySettings {
     pub spoken: Spoken,
 }
 
-/// Where clients of some names go.
+/// Where clients of a name go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameRoutes {
     /// With whom one of these protocols was agreed on: the position of their destination.
@@ -142,8 +142,8 @@ impl RelaySettings {
     /// The position of the destination for a client whose name has `number`, and with whom `alpn`
     /// was agreed on.
     pub fn destination_for(&self, number: u32, alpn: Option<&[u8]>) -> u32 {
-        let position = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
-        let Some(routes) = position.and_then(|position| self.names.get(position)) else { return 0 };
+        let index = usize::try_from(number).ok();
+        let Some(routes) = index.and_then(|index| self.names.get(index)) else { return 0 };
         let agreed = routes.by_alpn.iter().find(|(protocol, _)| Some(&**protocol) == alpn);
         agreed.map_or(routes.otherwise, |(_, position)| *position)
     }
@@ -244,12 +244,14 @@ mod tests {
             responder: None,
             spoken: Spoken::Tls,
             names: Arc::new([
+                NameRoutes { by_alpn: vec![(b"smtp".to_vec(), 4)], otherwise: 0 },
                 NameRoutes { by_alpn: vec![(b"h2".to_vec(), 3)], otherwise: 1 },
                 NameRoutes { by_alpn: Vec::new(), otherwise: 2 },
             ]),
         };
         for (number, alpn, expected) in [
             (0, Some(&b"h2"[..]), 0),
+            (0, Some(b"smtp"), 4),
             (1, Some(b"h2"), 3),
             (1, Some(b"http/1.1"), 1),
             (1, None, 1),

@@ -175,6 +175,7 @@ fn listener(listener: &Summary) -> Value {
         "speaks": listener.speaks,
         "passthrough": listener.passthrough,
         "proxy_from": listener.proxy_from,
+        "proxy_header": listener.proxy_header,
         "limits": listener.limits,
         "routes": listener.routes,
         "routes_total": listener.routes_total,

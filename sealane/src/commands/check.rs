@@ -20,7 +20,9 @@ use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
 use serde::Serialize;
 
 use crate::args::CheckArguments;
-use crate::config::{AccessLog, AccessLogDestination, Config, Mistake, RootPlace, Spoken, Tickets};
+use crate::config::{
+    AccessLog, AccessLogDestination, Config, Mistake, RootPlace, Spoken, Tickets, undercuts_between,
+};
 use crate::control::{no_stored_roots, read_stored_roots, read_ticket_root, unix_now};
 use crate::cost::Cost;
 use crate::exit::Exit;
@@ -163,6 +165,8 @@ impl Report {
 
     /// What is not a listener's own.
     fn check_process(&mut self, config: &Config) {
+        let undercuts = undercuts_between(config).into_iter();
+        self.warnings.extend(undercuts.map(|(name, text)| Finding::of_listener(name, &text)));
         if let Some(problem) = config.access_log.as_ref().and_then(access_log_problem) {
             self.errors.push(Finding::general(problem));
         }
@@ -263,6 +267,8 @@ pub struct ListenerReport {
     pub passthrough: bool,
     /// From where it takes PROXY headers, which it then requires.
     pub proxy_from: Option<Vec<String>>,
+    /// The PROXY header that its backends get.
+    pub proxy_header: &'static str,
     /// What clients get that ask for certain names: the first of many.
     pub routes: Vec<RouteSummary>,
     /// How many routes there are.
@@ -308,6 +314,7 @@ impl ListenerReport {
             names: certificates.names,
             passthrough: summary.passthrough,
             proxy_from: summary.proxy_from,
+            proxy_header: summary.proxy_header,
             routes: summary.routes,
             routes_total: summary.routes_total,
             soonest_expiry: certificates

@@ -13,6 +13,8 @@ use super::value;
 /// What clients are asked for, and by what it is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTrust {
+    /// Whether other names may lead to the same backends with a looser demand.
+    pub allow_other_names: bool,
     /// Files and folders with revocation lists; none: nothing is revoked.
     pub crls: Vec<PathBuf>,
     /// Whether they must have a certificate.

@@ -4,6 +4,7 @@ mod admin;
 mod check;
 mod claims;
 mod clients;
+mod demand;
 mod destination;
 mod include;
 mod listener;

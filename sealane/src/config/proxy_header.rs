@@ -15,12 +15,27 @@ pub enum ProxyHeader {
 }
 
 impl ProxyHeader {
+    /// The header as written in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Pass(_) => "pass",
+            Self::V1 => "v1",
+            Self::V2(_) => "v2",
+        }
+    }
+
+    /// The TLVs that it has, if it can have some.
+    pub(super) fn tlvs(self) -> Option<Tlvs> {
+        match self {
+            Self::Off | Self::V1 => None,
+            Self::Pass(tlvs) | Self::V2(tlvs) => Some(tlvs),
+        }
+    }
+
     /// Whether it tells that.
     pub fn tells(self, tlv: Tlv) -> bool {
-        match self {
-            Self::Off | Self::V1 => false,
-            Self::Pass(tlvs) | Self::V2(tlvs) => tlvs.has(tlv),
-        }
+        self.tlvs().is_some_and(|tlvs| tlvs.has(tlv))
     }
 }
 

@@ -17,16 +17,23 @@ pub struct Route {
     pub clients: Option<ClientTrust>,
     /// Where their plaintext goes; without it, where that of their listener goes.
     pub destination: Option<Destination>,
-    /// In lower case, or `*.` before a name for exactly one more label. At least one.
+    /// In lower case, or `*.` before a name for exactly one more label. Empty: all names for which
+    /// no route without protocols is; then there are protocols.
     pub names: Vec<String>,
     /// How their TLS is ended; without it, it is passed on as it is.
     pub policy: Option<Policy>,
 }
 
 impl Route {
-    /// What it is called in messages.
+    /// The route in messages.
     pub fn label(&self) -> String {
-        format!("route {:?}", self.names.first().map_or("", |name| name))
+        match self.names.first() {
+            Some(name) => format!("route {name:?}"),
+            None => {
+                let protocols = self.alpn.iter().map(|each| each.escape_ascii().to_string());
+                format!("route of all names with {}", protocols.collect::<Vec<_>>().join(", "))
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::network::network;
 use super::*;
 
 mod mistakes;
+mod routes;
 
 fn parse(text: &str) -> Result<Config, Mistakes> {
     Config::parse(Path::new("/etc/sealane/sealane.toml"), text)
@@ -109,7 +110,10 @@ fn clients_that_are_asked_for_nothing_get_no_rules_and_others_get_the_defaults()
     let day = Some(Duration::from_secs(86_400));
     let rules = ClientRules { proof_age_max: day, ..ClientRules::default() };
     let (crls, roots) = (Vec::new(), vec!["/etc/sealane/a".into()]);
-    assert_eq!(asked, ClientTrust { crls, demand: ClientDemand::Asked, roots, rules });
+    assert_eq!(
+        asked,
+        ClientTrust { allow_other_names: false, crls, demand: ClientDemand::Asked, roots, rules }
+    );
     for (keys, said) in [
         (
             "certificates = \"required\"",
@@ -384,7 +388,8 @@ fn every_key_of_a_route_and_of_clients_has_an_effect() {
     assert_eq!(h2.alpn, [b"h2"]);
     assert_eq!(h2.destination.as_ref().unwrap().balance, Balance::LeastConnections);
     let told = mail.destination.as_ref().unwrap().proxy_header;
-    assert!(mail.policy.is_none() && told == ProxyHeader::V2(Tlvs::default()));
+    let tlvs = Tlvs::these(&[Tlv::Cn, Tlv::Crc32c, Tlv::Ssl]);
+    assert!(mail.policy.is_none() && told == ProxyHeader::V2(tlvs), "TLVs of the listener");
     assert_eq!(passing.limits.steering, Steering::Client);
     let spoken = [http, redis, postgres, other].map(|listener| listener.spoken);
     assert_eq!(spoken, [Spoken::Redirect, Spoken::Relay, Spoken::Postgres, Spoken::Tls]);
@@ -408,6 +413,7 @@ fn every_key_of_a_route_and_of_clients_has_an_effect() {
         proof_age_max: Some(Duration::from_secs(60)),
     };
     let expected = ClientTrust {
+        allow_other_names: false,
         crls: vec!["/etc/sealane/crls".into()],
         demand: ClientDemand::Required,
         roots: vec!["/etc/sealane/clients.pem".into()],

@@ -190,17 +190,17 @@ fn listener(listener: &Listener) -> String {
     if listener.goes_on_without_alpn && !listener.alpn.is_empty() {
         section.text("", "alpn_mismatch", "none");
     }
-    write_destination(&listener.destination, "", &mut section);
+    write_destination(&listener.destination, "", &Destination::default(), &mut section);
     write_limits(listener, &mut section);
     if let Some(clients) = &listener.clients {
         section.table("[listener.clients]");
         write_clients(clients, "clients", &mut section);
     }
     if let Some(tls) = &listener.destination.tls {
-        write_backend_tls(tls, "[listener.backend_tls]", &mut section);
+        write_backend_tls(tls, "[listener.backend_tls]", &Destination::default(), &mut section);
     }
     for route in &listener.routes {
-        write_route(route, listener.spoken, &mut section);
+        write_route(route, listener, &mut section);
     }
     section.written("[[listener]]\n")
 }
@@ -227,10 +227,18 @@ fn write_spoken(listener: &Listener, section: &mut Section<'_>) {
     }
 }
 
-fn write_destination(destination: &Destination, under: &str, section: &mut Section<'_>) {
+/// Writes the keys that differ from those of `above`, which hold otherwise.
+fn write_destination(
+    destination: &Destination,
+    under: &str,
+    above: &Destination,
+    section: &mut Section<'_>,
+) {
     section.list(under, "backends", &destination.backends);
-    if destination.least_connections {
-        section.text(under, "balance", "least-connections");
+    if destination.least_connections != above.least_connections {
+        let balance =
+            if destination.least_connections { "least-connections" } else { "round-robin" };
+        section.text(under, "balance", balance);
     }
     match &destination.proxy_header {
         Some(ProxyHeader::Pass) => section.text(under, "proxy_header", "pass"),
@@ -239,6 +247,7 @@ fn write_destination(destination: &Destination, under: &str, section: &mut Secti
             section.text(under, "proxy_header", "v2");
             section.list(under, "proxy_tlvs", &names(told, |name| name));
         }
+        None if above.proxy_header.is_some() => section.key(under, "proxy_header", "false"),
         None => {}
     }
 }
@@ -271,8 +280,9 @@ fn write_clients(clients: &Clients, under: &str, section: &mut Section<'_>) {
     section.list(under, "names", &clients.names);
 }
 
-fn write_backend_tls(tls: &BackendTls, head: &str, section: &mut Section<'_>) {
-    if *tls == BackendTls::default() {
+fn write_backend_tls(tls: &BackendTls, head: &str, above: &Destination, section: &mut Section<'_>) {
+    // An empty table takes the place of the listener's.
+    if *tls == BackendTls::default() && above.tls.is_none() {
         return;
     }
     section.table(head);
@@ -294,20 +304,22 @@ fn write_backend_tls(tls: &BackendTls, head: &str, section: &mut Section<'_>) {
     section.list(under, "alpn", &tls.alpn);
 }
 
-fn write_route(route: &Route, spoken: Spoken, section: &mut Section<'_>) {
+fn write_route(route: &Route, listener: &Listener, section: &mut Section<'_>) {
     section.table("\n[[listener.route]]");
     section.list("route", "names", &route.names);
-    if spoken == Spoken::TlsPassedOn {
+    if listener.spoken == Spoken::TlsPassedOn {
         section.key("route", "passthrough", "true");
     }
     section.list("route", "alpn", &route.alpn);
-    write_destination(&route.destination, "route", section);
+    let above = &listener.destination;
+    write_destination(&route.destination, "route", above, section);
     if let Some(clients) = &route.clients {
         section.table("[listener.route.clients]");
         write_clients(clients, "route.clients", section);
     }
-    if let Some(tls) = &route.destination.tls {
-        write_backend_tls(tls, "[listener.route.backend_tls]", section);
+    if let Some(tls) = route.destination.tls.as_ref().filter(|own| above.tls.as_ref() != Some(own))
+    {
+        write_backend_tls(tls, "[listener.route.backend_tls]", above, section);
     }
 }
 

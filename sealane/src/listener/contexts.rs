@@ -15,9 +15,9 @@ use crate::config::{self, ClientTrust, Route, base_of, unconditional};
 pub struct Contexts {
     /// What a client's name leads to.
     pub named: Vec<Named>,
-    /// Where their plaintext goes, in the order of their numbers.
+    /// Where their plaintext goes, by their numbers: 0 is of clients without a route by name.
     pub names: Vec<NameRoutes>,
-    /// What everybody else gets.
+    /// TLS of all other clients.
     pub speech: Speech,
 }
 
@@ -29,14 +29,22 @@ impl Contexts {
     ) -> Option<Self> {
         let listener = survey.listener;
         let mut made = Made { by_digest: HashMap::new(), make };
-        let speech = match listener.passthrough {
-            _ if !listener.spoken.is_tls() => Speech::Plain,
-            true => Speech::Sealed,
-            false => Speech::Tls(
-                made.context(&survey.policy(&listener.policy, listener.clients.as_ref())?)?,
-            ),
-        };
         let positions = positions(&listener.routes);
+        let of_routes = |indexes: &[usize]| -> (Vec<&Route>, NameRoutes) {
+            let routes: Vec<_> = indexes.iter().map(|i| &listener.routes[*i]).collect();
+            let leading = routes_of(&routes, indexes.iter().map(|i| positions[*i]));
+            (routes, leading)
+        };
+        let nameless: Vec<usize> =
+            (0..listener.routes.len()).filter(|i| listener.routes[*i].names.is_empty()).collect();
+        let (routes, own) = of_routes(&nameless);
+        let speech = match policy_of(&routes, listener) {
+            _ if !listener.spoken.is_tls() => Speech::Plain,
+            Some((policy, asked)) if !listener.passthrough => {
+                Speech::Tls(made.context(&survey.policy(&policy, asked)?)?)
+            }
+            _ => Speech::Sealed,
+        };
         let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (index, route) in listener.routes.iter().enumerate() {
             for name in &route.names {
@@ -46,25 +54,28 @@ impl Contexts {
         // What stands for the name itself is what would count for it without its protocols.
         let unconditional = unconditional(&listener.routes);
         for (name, indexes) in &mut by_name {
-            let base = base_of(&unconditional, name);
-            indexes.extend(base.filter(|base| !indexes.contains(base)));
+            match base_of(&unconditional, name) {
+                Some(base) if indexes.contains(&base) => {}
+                Some(base) => indexes.push(base),
+                None => indexes.extend(&nameless),
+            }
         }
         // Names of the same routes have one number, and one context.
         let mut groups: HashMap<Vec<usize>, (u32, Option<Arc<Context>>)> = HashMap::new();
-        let (mut named, mut names) = (Vec::new(), Vec::new());
+        let (mut named, mut names) = (Vec::new(), vec![own]);
         for (pattern, indexes) in by_name {
             let (number, context) = match groups.get(&indexes) {
                 Some((number, context)) => (*number, context.clone()),
                 None => {
-                    let routes: Vec<_> = indexes.iter().map(|i| &listener.routes[*i]).collect();
+                    let (routes, leading) = of_routes(&indexes);
                     let context = match policy_of(&routes, listener) {
                         Some((policy, asked)) => {
                             Some(made.context(&survey.policy(&policy, asked)?)?)
                         }
                         None => None,
                     };
-                    names.push(routes_of(&routes, indexes.iter().map(|i| positions[*i])));
                     let number = u32::try_from(names.len()).ok()?;
+                    names.push(leading);
                     groups.insert(indexes, (number, context.clone()));
                     (number, context)
                 }
@@ -145,6 +156,7 @@ fn routes_of(routes: &[&Route], positions: impl Iterator<Item = u32>) -> NameRou
     for (route, position) in routes.iter().zip(positions) {
         match route.alpn.is_empty() {
             true => found.otherwise = position,
+            // Those of the name come before those of all names, and the first counts.
             false => {
                 found.by_alpn.extend(route.alpn.iter().map(|alpn| (alpn.clone(), position)));
             }
@@ -203,12 +215,12 @@ mod tests {
             })
             .collect();
         let contexts = contexts(&routes);
-        assert_eq!((contexts.named.len(), contexts.names.len()), (10_000, 10_000));
+        assert_eq!((contexts.named.len(), contexts.names.len()), (10_000, 10_001));
         assert_eq!(contexts.distinct().count(), 1, "the listener's own");
         let numbers: Vec<_> = contexts.named.iter().map(|named| named.number).collect();
         assert!(numbers.iter().all(|number| (1..=10_000).contains(number)));
         let last = contexts.named.iter().find(|named| &*named.pattern == "9999.test").unwrap();
-        assert_eq!(contexts.names[last.number as usize - 1].otherwise, 10_000);
+        assert_eq!(contexts.names[last.number as usize].otherwise, 10_000);
     }
 
     #[test]
@@ -222,7 +234,7 @@ mod tests {
         let named = contexts.named.iter().find(|named| &*named.pattern == "b.a.test").unwrap();
         let policy = &named.context.as_ref().unwrap().policy;
         assert_eq!(policy.versions, Versions::Tls13);
-        let routes = &contexts.names[named.number as usize - 1];
+        let routes = &contexts.names[named.number as usize];
         assert_eq!((&*routes.by_alpn, routes.otherwise), (&[(b"h2".to_vec(), 2)][..], 1));
     }
 
@@ -256,7 +268,7 @@ mod tests {
                 ("e.test", 4, None),
             ]
         );
-        assert_eq!(contexts.names[0].by_alpn, [(b"h2".to_vec(), 1)]);
-        assert_eq!(contexts.names[3], NameRoutes { otherwise: 2, ..NameRoutes::default() });
+        assert_eq!(contexts.names[1].by_alpn, [(b"h2".to_vec(), 1)]);
+        assert_eq!(contexts.names[4], NameRoutes { otherwise: 2, ..NameRoutes::default() });
     }
 }

@@ -10,7 +10,7 @@ use sealane_store::KeyedStore;
 use serde::Serialize;
 
 use super::{ClientsSummary, Expiry, Survey};
-use crate::config::{AcceptProxy, Destination, Route, Spoken};
+use crate::config::{self, AcceptProxy, ClientDemand, Destination, Route, Spoken};
 
 /// A listener as it is shown.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Summary {
     pub passthrough: bool,
     /// From where it takes PROXY headers, which it then requires.
     pub proxy_from: Option<Vec<String>>,
+    /// The PROXY header that its backends get.
+    pub proxy_header: &'static str,
     /// What clients get that ask for certain names: the first hundred.
     pub routes: Vec<RouteSummary>,
     /// How many routes there are.
@@ -45,27 +47,37 @@ pub struct Summary {
     pub store: Option<StoreSummary>,
 }
 
-/// A route as it is shown.
+/// A route as it is shown, with the settings that hold for it: its own and those of its listener.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouteSummary {
-    /// What clients ask for.
+    /// What clients ask for; empty: all names without a route.
     pub names: Vec<String>,
     /// With which protocols it counts; empty: in any case.
     pub alpn: Vec<String>,
     /// Where plaintext goes; empty: where that of the listener goes.
     pub backends: Vec<String>,
+    /// How a backend is chosen.
+    pub balance: &'static str,
+    /// Whether clients must show a certificate: "off", "asked" or "required".
+    pub clients: &'static str,
     /// Whether TLS is passed on.
     pub passthrough: bool,
+    /// The PROXY header that backends get.
+    pub proxy_header: &'static str,
 }
 
-impl From<&Route> for RouteSummary {
-    fn from(route: &Route) -> Self {
+impl RouteSummary {
+    fn of(listener: &config::Listener, route: &Route) -> Self {
+        let to = route.destination.as_ref().unwrap_or(&listener.destination);
         let alpn = route.alpn.iter().map(|protocol| protocol.escape_ascii().to_string());
         Self {
             names: route.names.clone(),
             alpn: alpn.collect(),
             backends: route.destination.iter().flat_map(Destination::labels).collect(),
+            balance: to.balance.name(),
+            clients: demand_name(route.clients.as_ref().map(|trust| trust.demand)),
             passthrough: route.policy.is_none(),
+            proxy_header: to.proxy_header.name(),
         }
     }
 }
@@ -108,7 +120,13 @@ impl From<&Survey<'_>> for Summary {
             limits: listener.limits.chosen(),
             passthrough: listener.passthrough,
             proxy_from: listener.accept_proxy.as_ref().map(AcceptProxy::sources),
-            routes: listener.routes.iter().take(ROUTES_SHOWN_MAX).map(Into::into).collect(),
+            proxy_header: listener.destination.proxy_header.name(),
+            routes: listener
+                .routes
+                .iter()
+                .take(ROUTES_SHOWN_MAX)
+                .map(|route| RouteSummary::of(listener, route))
+                .collect(),
             routes_total: listener.routes.len(),
             speaks: listener.spoken,
             store: StoreSummary::of(survey),
@@ -131,12 +149,17 @@ impl Summary {
             limits: BTreeMap::default(),
             passthrough: false,
             proxy_from: None,
+            proxy_header: "off",
             routes: Vec::new(),
             routes_total: 0,
             speaks: Spoken::default(),
             store: None,
         }
     }
+}
+
+fn demand_name(demand: Option<ClientDemand>) -> &'static str {
+    demand.map_or("off", ClientDemand::name)
 }
 
 /// Routes of a listener that are shown.

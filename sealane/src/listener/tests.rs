@@ -81,6 +81,7 @@ fn every_file_that_a_listener_is_made_of_is_followed() {
         ..BackendTls::default()
     });
     listener.clients = Some(ClientTrust {
+        allow_other_names: false,
         crls: vec!["crls".into()],
         demand: ClientDemand::Required,
         roots: vec!["clients".into()],
@@ -104,6 +105,7 @@ fn without_whom_to_believe_nobody_is_served_without_a_certificate() {
     };
     assert_eq!(served(&config).unwrap().clients, ClientCertificates::NotAsked);
     let trust = |roots: &str| ClientTrust {
+        allow_other_names: false,
         crls: Vec::new(),
         demand: ClientDemand::Required,
         roots: vec![folder.path().join(roots)],
@@ -126,6 +128,7 @@ fn equal_authorities_are_parsed_once_for_listeners_and_generations() {
     config.listeners.push(config.listeners[0].clone());
     for (listener, cut_revoked) in config.listeners.iter_mut().zip([false, true]) {
         listener.clients = Some(ClientTrust {
+            allow_other_names: false,
             crls: Vec::new(),
             demand: ClientDemand::Asked,
             roots: vec![folder.path().join("a.pem")],

@@ -388,7 +388,8 @@ fn checked(at: &Path, kind: &str) -> Vec<String> {
 /// are told of.
 #[test]
 fn a_route_may_ask_its_clients_for_something_else() {
-    let route = "[[listener.route]]\nnames = [\"localhost\"]\nalpn_mismatch = \"none\"\n\
+    let route = "allow_other_names = true\n\
+                 [[listener.route]]\nnames = [\"localhost\"]\nalpn_mismatch = \"none\"\n\
                  clients.certificates = \"off\"\n\
                  [[listener.route]]\nnames = [\"localhost\"]\nalpn = [\"h2\"]\n";
     let Some(site) = Site::start(route) else { return };

@@ -143,6 +143,68 @@ fn tls_is_passed_on_and_ended_by_who_has_the_key() {
     }
 }
 
+/// The client's bytes begin with a header that it made up: the backend must not take it for ours.
+#[test]
+fn route_inherits_proxy_header_of_listener() {
+    let rig = Rig::start(&format!(
+        "proxy_header = \"v1\"\n\
+         [[listener.route]]\nnames = [\"a.test\"]\nbackends = [\"{}\"]\n\
+         [[listener.route]]\nnames = [\"b.test\"]\nproxy_header = false\nbackends = [\"{}\"]\n\
+         [[listener.route]]\nnames = [\"c.test\"]\npassthrough = true\nbackends = [\"{}\"]\n",
+        mirror("a"),
+        mirror("b"),
+        mirror("c")
+    ));
+    let forged: &[u8] = b"PROXY TCP4 192.0.2.66 192.0.2.1 6666 443\r\nGET / HTTP/1.1\r\n";
+    let sent = [forged, TAIL].concat();
+    let ours = |client: SocketAddr| {
+        let (from, to) = (client.port(), rig.address.port());
+        format!("PROXY TCP4 127.0.0.1 127.0.0.1 {from} {to}\r\n").into_bytes()
+    };
+    for (name, is_told) in [("a", true), ("b", false)] {
+        let mut client = rig.connector(&format!("{name}.test")).connect(rig.address).unwrap();
+        client.write_all(&sent).unwrap();
+        let own = client.stream.local_addr().unwrap();
+        let header = if is_told { ours(own) } else { Vec::new() };
+        let expected = [name.as_bytes(), b":", &header, &sent].concat();
+        assert_eq!(client.read_rest().unwrap(), expected, "{name}");
+    }
+    let hello = rig.connector("c.test").hello();
+    let (name, got) = pass(rig.address, &[&hello]).unwrap();
+    assert_eq!(name, "c");
+    assert!(got.starts_with(b"PROXY TCP4 127.0.0.1 127.0.0.1 "), "{}", got.escape_ascii());
+    assert!(got.ends_with(&[&hello, TAIL].concat()));
+    assert_eq!(rig.sealane.stop(), Some(0));
+}
+
+#[test]
+fn alpn_route_without_names_serves_all_names() {
+    let rig = Rig::start(&format!(
+        "alpn = [\"http/1.1\"]\n\
+         [[listener.route]]\nalpn = [\"h2\"]\nbackends = [\"{}\"]\n\
+         [[listener.route]]\nnames = [\"a.test\"]\nbackends = [\"{}\"]\n\
+         [[listener.route]]\nnames = [\"c.test\"]\nalpn = [\"smtp\"]\nbackends = [\"{}\"]\n",
+        teller("h2"),
+        teller("a"),
+        teller("mail")
+    ));
+    for (name, offered, expected) in [
+        ("b.test", &["h2", "http/1.1"][..], "h2"),
+        ("b.test", &["http/1.1", "h2"], "h2"),
+        ("b.test", &["http/1.1"], "own"),
+        ("b.test", &[], "own"),
+        // A name with a route has nothing of it, and is not offered h2.
+        ("a.test", &["h2", "http/1.1"], "a"),
+        ("c.test", &["smtp"], "mail"),
+        ("c.test", &["h2"], "h2"),
+        ("c.test", &[], "own"),
+    ] {
+        let connector = rig.connector(name).with_alpn(offered);
+        assert_eq!(rig.reached(&connector).unwrap(), expected, "{name} {offered:?}");
+    }
+    assert_eq!(rig.sealane.stop(), Some(0));
+}
+
 /// What ends each message of a test, so that a backend knows that it has all of it.
 const TAIL: &[u8] = b"-tail-";
 

@@ -263,3 +263,23 @@ fn a_backend_that_lanes_cannot_share_is_an_error() {
     assert!(text.contains(expected), "{text}");
     assert_eq!(text.matches("lanes that share it").count(), 1, "{text}");
 }
+
+#[test]
+fn routes_are_printed_with_settings_that_hold() {
+    let config = format!(
+        "{LISTENER}balance = \"least-connections\"\nproxy_header = \"v1\"\n\
+         [[listener.route]]\nnames = [\"a.test\"]\nbackends = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n\
+         [listener.route.clients]\ncertificates = \"asked\"\nroots = [\"certs/a.test.pem\"]\n\
+         [[listener.route]]\nalpn = [\"h2\"]\nproxy_header = false\nbackends = [\"127.0.0.1:3\"]\n"
+    );
+    let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
+    assert!(report.is_in_order(), "{text}");
+    for line in [
+        "    backends get        PROXY header v1\n",
+        "    route               a.test to 127.0.0.1:1, 127.0.0.1:2 (least-connections), PROXY \
+         header v1, client certificates asked\n",
+        "    route               all other names with h2 to 127.0.0.1:3, no PROXY header\n",
+    ] {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+}

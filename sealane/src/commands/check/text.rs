@@ -55,6 +55,7 @@ fn findings(
 
 fn route_text(route: &RouteSummary) -> String {
     let mut text = match route.names.as_slice() {
+        [] => "all other names".to_owned(),
         [first, rest @ ..] if !rest.is_empty() => format!("{first} and {} more", rest.len()),
         names => names.concat(),
     };
@@ -66,6 +67,18 @@ fn route_text(route: &RouteSummary) -> String {
     }
     if !route.backends.is_empty() {
         text += &format!(" to {}", route.backends.join(", "));
+    }
+    if route.backends.len() > 1 {
+        text += &format!(" ({})", route.balance);
+    }
+    text += match route.proxy_header {
+        "off" => ", no PROXY header",
+        "pass" => ", PROXY header as received",
+        "v1" => ", PROXY header v1",
+        _ => ", PROXY header v2",
+    };
+    if route.clients != "off" {
+        text += &format!(", client certificates {}", route.clients);
     }
     text
 }
@@ -95,6 +108,9 @@ fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result 
         if report.backends.len() > 1 { format!(" ({})", report.balance) } else { String::new() };
     if !report.backends.is_empty() {
         row(f, 4, "relays to", &format!("{}{how}", report.backends.join(", ")))?;
+    }
+    if report.proxy_header != "off" {
+        row(f, 4, "backends get", &format!("PROXY header {}", report.proxy_header))?;
     }
     if report.passthrough {
         row(f, 4, "TLS", "passed on")?;

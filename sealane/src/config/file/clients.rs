@@ -20,6 +20,7 @@ pub(super) fn clients(table: &mut Table<'_>) -> Option<ClientTrust> {
     let roots = roots.and_then(|v| v.set(ROOT_FILES_MAX, root));
     let crls = table.value("crls").and_then(|v| v.set(CRLS_MAX, Value::path));
     let (names, cut_revoked) = (table.value("names"), table.value("cut_revoked"));
+    let allow_other_names = table.value("allow_other_names");
     let read_names = |v: &Value<'_>| v.set(CLIENT_NAMES_MAX, |v| v.parsed(client_name));
     let rules = ClientRules {
         accept_ended_lists: table
@@ -30,6 +31,11 @@ pub(super) fn clients(table: &mut Table<'_>) -> Option<ClientTrust> {
         names: names.as_ref().and_then(read_names).unwrap_or_default(),
         proof_age_max: table.duration("proof_age_max", PROOF_AGE).or(Some(PROOF_AGE_MAX_DEFAULT)),
     };
+    let allows = allow_other_names.as_ref().and_then(Value::boolean).unwrap_or(false);
+    if let Some(written) = allow_other_names.filter(|_| allows && demand != REQUIRED) {
+        let what = "means nothing unless client certificates are required";
+        written.wrong(Problem::new(what, "remove it, or set certificates = \"required\""));
+    }
     let demand = demand?;
     if demand == ClientDemand::Asked {
         let is_cut = cut_revoked.filter(|_| rules.cut_revoked);
@@ -38,7 +44,8 @@ pub(super) fn clients(table: &mut Table<'_>) -> Option<ClientTrust> {
             written.wrong(Problem::new(what, "remove it, or say certificates = \"required\""));
         }
     }
-    Some(ClientTrust { crls: crls.unwrap_or_default(), demand, roots: roots?, rules })
+    let crls = crls.unwrap_or_default();
+    Some(ClientTrust { allow_other_names: allows, crls, demand, roots: roots?, rules })
 }
 
 fn root(written: &Value<'_>) -> Option<PathBuf> {
@@ -52,6 +59,7 @@ fn root(written: &Value<'_>) -> Option<PathBuf> {
     written.path()
 }
 
+const REQUIRED: Option<ClientDemand> = Some(ClientDemand::Required);
 const DEMANDS: [(&str, Option<ClientDemand>); 3] = [
     ("off", None),
     (ClientDemand::Asked.name(), Some(ClientDemand::Asked)),

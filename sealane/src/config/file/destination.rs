@@ -7,37 +7,95 @@ use super::super::backend::{
 };
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
-use super::super::{BackendAddress, Balance, Destination, value};
+use super::super::{BackendAddress, Balance, Destination, ProxyHeader, value};
 use super::listener::certificate_source;
 use super::policy::{alpn, versions};
 use super::proxy_header::proxy_header;
 use super::shared::Lanes;
 use crate::backends::BACKENDS_MAX;
 
-/// Where the plaintext goes of what `table` is about.
-pub(super) fn destination(table: &mut Table<'_>, lanes: Lanes) -> Option<Destination> {
-    let backends = backends(table, lanes);
-    let balance = table.value("balance").and_then(|v| v.choice(&BALANCE)).unwrap_or_default();
-    let proxy_header = proxy_header(table);
-    let (backends, backend_tls) = backends?;
-    Some(Destination { backends, backend_tls, balance, proxy_header })
+/// How backends are spoken to: the keys of a destination except its backends. Those of a listener
+/// hold for its routes as well, unless a route writes its own.
+#[derive(Clone)]
+pub(super) struct Manner<'d> {
+    balance: Balance,
+    proxy_header: ProxyHeader,
+    /// For backends that are written with `tls://`; none after a mistake in it.
+    tls: Option<BackendTls>,
+    /// Where `backend_tls` is written, if it is.
+    tls_at: Option<Value<'d>>,
 }
 
-fn backends(table: &mut Table<'_>, lanes: Lanes) -> Option<(Backends, Option<BackendTls>)> {
-    let written = table.required("backends", "backends = [\"127.0.0.1:8080\"]");
-    let settings = table.value("backend_tls");
-    let tls = match &settings {
-        Some(settings) => settings.table(|table| Some(backend_tls(table))),
-        None => Some(BackendTls::default()),
-    };
-    let written = written?;
+impl<'d> Manner<'d> {
+    /// The keys of a listener.
+    pub(super) fn of_listener(table: &mut Table<'d>) -> Self {
+        let default = Self {
+            balance: Balance::default(),
+            proxy_header: ProxyHeader::default(),
+            tls: Some(BackendTls::default()),
+            tls_at: None,
+        };
+        default.or_written(table)
+    }
+
+    /// The keys that `table` writes in place of these. Each key counts alone, and the table
+    /// `backend_tls` is one of them.
+    fn or_written(&self, table: &mut Table<'d>) -> Self {
+        let balance = table.value("balance").and_then(|v| v.choice(&BALANCE));
+        let tls_at = table.value("backend_tls");
+        let tls = match &tls_at {
+            Some(written) => written.table(|table| Some(backend_tls(table))),
+            None => self.tls.clone(),
+        };
+        Self {
+            balance: balance.unwrap_or(self.balance),
+            proxy_header: proxy_header(table, self.proxy_header),
+            tls,
+            tls_at,
+        }
+    }
+
+    /// The destination of a route that writes `table`.
+    pub(super) fn of_route(&self, table: &mut Table<'d>, lanes: Lanes) -> Option<Destination> {
+        let own = self.or_written(table);
+        let destination = own.destination(table, lanes)?;
+        own.check_tls(&[&destination]);
+        Some(destination)
+    }
+
+    /// The backends of `table`, spoken to in this manner.
+    pub(super) fn destination(&self, table: &mut Table<'_>, lanes: Lanes) -> Option<Destination> {
+        let (backends, backend_tls) = backends(table, self.tls.as_ref(), lanes)?;
+        let (balance, proxy_header) = (self.balance, self.proxy_header);
+        Some(Destination { backends, backend_tls, balance, proxy_header })
+    }
+
+    /// Notes that `backend_tls` is written although none of `destinations` is spoken to in TLS.
+    pub(super) fn check_tls(&self, destinations: &[&Destination]) {
+        let is_used = self.tls.is_none()
+            || destinations.iter().any(|to| to.backend_tls.is_some() || to.backends.is_empty());
+        if let Some(written) = self.tls_at.as_ref().filter(|_| !is_used) {
+            written.wrong(Problem::new(
+                "no backend of this listener is spoken to in TLS",
+                "write \"tls://HOST:PORT\" for them, or remove the table",
+            ));
+        }
+    }
+}
+
+fn backends(
+    table: &mut Table<'_>,
+    tls: Option<&BackendTls>,
+    lanes: Lanes,
+) -> Option<(Backends, Option<BackendTls>)> {
+    let written = table.required("backends", "backends = [\"127.0.0.1:8080\"]")?;
     let listed = written.set(BACKENDS_MAX, |value| {
         let (at, share) = match value.is_table() {
             true => value.table(|table| Some((address(table)?, share(table, lanes)?)))?,
             false => (value.clone(), Share::default()),
         };
         let backend = at.parsed(value::backend)?;
-        if let Some(tls) = tls.as_ref().filter(|_| backend.tls) {
+        if let Some(tls) = tls.filter(|_| backend.tls) {
             at.parsed(|_| tls.server_name_of(&backend.address))?;
         }
         Some(Listed { backend, share })
@@ -45,14 +103,8 @@ fn backends(table: &mut Table<'_>, lanes: Lanes) -> Option<(Backends, Option<Bac
     check_shares(&listed, &written);
     let backends: Vec<_> = listed.iter().map(|each| each.backend.clone()).collect();
     let speak_tls = share_tls(&backends).map_err(|problem| written.wrong(problem)).ok()?;
-    if let Some(settings) = settings.filter(|_| !speak_tls && !backends.is_empty()) {
-        settings.wrong(Problem::new(
-            "no backend of this listener is spoken to in TLS",
-            "write \"tls://HOST:PORT\" for them, or remove the table",
-        ));
-    }
     let shares = listed.into_iter().map(|each| (each.backend.address, each.share)).collect();
-    Some((shares, tls.filter(|_| speak_tls)))
+    Some((shares, tls.filter(|_| speak_tls).cloned()))
 }
 
 type Backends = Vec<(BackendAddress, Share)>;
@@ -137,7 +189,7 @@ fn root_source(written: &Value<'_>) -> Option<RootSource> {
 
 /// Stands for the system's bundle among the roots; a file of that name is "./system".
 const SYSTEM: &str = "system";
-/// What [`destination`] reads.
+/// The keys of a destination: its backends and their [`Manner`].
 pub(super) const DESTINATION_KEYS: [&str; 5] =
     ["backend_tls", "backends", "balance", "proxy_header", "proxy_tlvs"];
 /// Files with roots for the backends of one destination.

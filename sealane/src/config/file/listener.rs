@@ -5,25 +5,27 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sealane_engine::policy::UnknownNames;
+use sealane_engine::policy::{Policy, UnknownNames};
 use sealane_store::NAMES_SOCKET;
 
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{
-    AcceptProxy, Address, CertificateSource, Destination, Limits, Listener, ListenerLimits,
-    RESOLVE_DEFAULT, Route, SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, Steering, value,
+    AcceptProxy, Address, CertificateSource, ClientTrust, Destination, Limits, Listener,
+    ListenerLimits, RESOLVE_DEFAULT, Route, SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, Steering,
+    value,
 };
 use super::LISTENERS_MAX;
 use super::check::check;
 use super::claims::{Claims, Owner};
 use super::clients::clients;
-use super::destination::destination;
+use super::demand::check_demands;
+use super::destination::Manner;
 use super::listener_limits::listener_limits;
 use super::policy::{HANDSHAKE_KEYS, policy};
 use super::proxy::accept_proxy;
-use super::route::{may_get_tls, routes};
-use super::shared::Shared;
+use super::route::{Defaults, may_get_tls, routes};
+use super::shared::{Lanes, Shared};
 use super::spoken::{acme_responder, check_spoken, spoken};
 
 /// The listeners that are written, of which no two may claim the same.
@@ -70,20 +72,19 @@ fn listener(
     let default_certificate = table.value("default_certificate");
     let spoken = spoken(table);
     let acme_responder = acme_responder(spoken, table);
-    let passthrough = table.boolean("passthrough").unwrap_or(false);
+    let passthrough = table.boolean("passthrough") == Some(true);
     let policy = policy(table, at);
     let clients = table.table("clients", |table| Some(clients(table))).flatten();
-    let routes = routes(table, &policy, clients.as_ref(), shared.lanes);
+    let (routes, destination) = match spoken {
+        Spoken::Redirect => (Some(Vec::new()), Some(Destination::nowhere())),
+        _ => leading(table, passthrough, &policy, clients.as_ref(), shared.lanes),
+    };
     let needs_none = match &routes {
         _ if !spoken.is_tls() => true,
         Some(routes) => passthrough && !ends_tls(routes),
         None => passthrough,
     };
     let certificates = certificates(table, needs_none);
-    let destination = match spoken {
-        Spoken::Redirect => Some(Destination::nowhere()),
-        _ => destination(table, shared.lanes).filter(|d| may_get_tls(passthrough, d, table)),
-    };
     let of_routes = routes.as_deref().unwrap_or_default();
     let check = check(table, spoken, destination.as_ref(), of_routes);
     let resolve = table.value("resolve").map(|v| v.duration_or_off(RESOLVE));
@@ -92,14 +93,10 @@ fn listener(
         table,
         addresses.as_deref().unwrap_or_default(),
         destination.as_ref(),
-        routes.as_deref().unwrap_or_default(),
+        of_routes,
     );
-    check_passed_on(table, passthrough && spoken.is_tls(), routes.as_deref().unwrap_or_default());
+    check_passed_on(table, passthrough && spoken.is_tls(), of_routes);
     let limits = listener_limits(table, shared);
-    if limits.steering == Steering::Client && accept_proxy.is_some() {
-        let what = "the peer is always the balancer";
-        table.refuse(&["steer"], what, "remove it; limits per client are then per lane");
-    }
     if let Some(addresses) = &addresses {
         check_sockets(table, addresses, accept_proxy.as_ref(), &limits);
     }
@@ -114,7 +111,7 @@ fn listener(
     let name = chosen_name(name.as_ref(), addresses.as_deref(), at, claims)?;
     let (certificates, served) = certificates?;
     let (acme_responder, answering) = acme_responder.unzip();
-    Some(Listener {
+    let listener = Listener {
         name,
         acme_responder,
         accept_proxy,
@@ -133,7 +130,29 @@ fn listener(
         routes: routes?,
         spoken,
         limits,
-    })
+    };
+    check_demands(&listener, &written_routes(table), at);
+    Some(listener)
+}
+
+/// The routes of a listener, and its own destination.
+fn leading(
+    table: &mut Table<'_>,
+    passthrough: bool,
+    policy: &Policy,
+    clients: Option<&ClientTrust>,
+    lanes: Lanes,
+) -> (Option<Vec<Route>>, Option<Destination>) {
+    let manner = Manner::of_listener(table);
+    let routes = routes(table, Defaults { clients, lanes, manner: &manner, policy });
+    let destination = manner
+        .destination(table, lanes)
+        .filter(|destination| may_get_tls(passthrough, destination, table));
+    if let Some(destination) = &destination {
+        let others = routes.iter().flatten().filter_map(|route| route.destination.as_ref());
+        manner.check_tls(&std::iter::once(destination).chain(others).collect::<Vec<_>>());
+    }
+    (routes, destination)
 }
 
 /// The name that is written, or the first address.
@@ -154,7 +173,11 @@ fn chosen_name(
 /// Says what contradicts that a listener passes TLS on, or that a route does and its listener not.
 fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: &[Route]) {
     for (route, at) in routes.iter().zip(written_routes(table)) {
-        // What is meant for whoever ends TLS is not for whoever does not.
+        if passthrough && route.names.is_empty() {
+            let what = "the listener passes TLS through, so no protocol is known";
+            at.wrong(Problem::new(what, "name the host names whose TLS is terminated"));
+        }
+        // A backend for decrypted bytes cannot read TLS, and the other way round.
         if route.destination.is_none() && route.policy.is_none() != passthrough {
             let what = "the backends of its listener get something else than this route has";
             at.wrong(Problem::new(what, "name its backends"));
@@ -178,6 +201,10 @@ fn check_sockets(
     proxy: Option<&AcceptProxy>,
     limits: &ListenerLimits,
 ) {
+    if limits.steering == Steering::Client && proxy.is_some() {
+        let what = "the peer is always the balancer";
+        table.refuse(&["steer"], what, "remove it; limits per client are then per lane");
+    }
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     let (has_unix, has_tcp) = (addresses.iter().any(is_unix), !addresses.iter().all(is_unix));
     match proxy {

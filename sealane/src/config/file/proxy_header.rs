@@ -1,13 +1,16 @@
-//! The keys by which a listener says what its backends are told of a client.
+//! The keys of the PROXY header that backends get.
 
 use super::super::mistake::Problem;
 use super::super::proxy_header::{ProxyHeader, Tlv, Tlvs};
 use super::super::reader::{Table, Value};
 
-/// `proxy_header`, and what `proxy_tlvs` puts into it.
-pub(super) fn proxy_header(table: &mut Table<'_>) -> ProxyHeader {
+/// Reads `proxy_header` and `proxy_tlvs`; a key that is not written is that of `default`.
+pub(super) fn proxy_header(table: &mut Table<'_>, default: ProxyHeader) -> ProxyHeader {
     let written = table.value("proxy_header");
-    let chosen = written.as_ref().and_then(header);
+    let chosen = match &written {
+        Some(written) => header(written, default.tlvs().unwrap_or_default()),
+        None => Some(default),
+    };
     let Some(listed) = table.value("proxy_tlvs") else { return chosen.unwrap_or_default() };
     let tlvs = listed_tlvs(&listed).unwrap_or_default();
     match chosen {
@@ -18,7 +21,7 @@ pub(super) fn proxy_header(table: &mut Table<'_>) -> ProxyHeader {
             listed.wrong(Problem::new(what, V2_REMEDY));
             ProxyHeader::V1
         }
-        // It was turned off on purpose, or cannot be read and may have meant one.
+        // The header is off on purpose, or its key cannot be read.
         Some(ProxyHeader::Off) | None if written.is_some() => ProxyHeader::Off,
         Some(ProxyHeader::Off) | None => {
             listed.wrong(Problem::new("there is no header that could tell it", V2_REMEDY));
@@ -27,9 +30,9 @@ pub(super) fn proxy_header(table: &mut Table<'_>) -> ProxyHeader {
     }
 }
 
-fn header(written: &Value<'_>) -> Option<ProxyHeader> {
+/// Reads `proxy_header`; a header of version 2 has the TLVs `usual`.
+fn header(written: &Value<'_>, usual: Tlvs) -> Option<ProxyHeader> {
     if written.as_text().is_some() {
-        let usual = Tlvs::default();
         return written.choice(&[
             ("pass", ProxyHeader::Pass(usual)),
             ("v1", ProxyHeader::V1),
@@ -37,7 +40,7 @@ fn header(written: &Value<'_>) -> Option<ProxyHeader> {
         ]);
     }
     let is_on = written.boolean()?;
-    Some(if is_on { ProxyHeader::V2(Tlvs::default()) } else { ProxyHeader::Off })
+    Some(if is_on { ProxyHeader::V2(usual) } else { ProxyHeader::Off })
 }
 
 fn listed_tlvs(written: &Value<'_>) -> Option<Tlvs> {

@@ -9,17 +9,21 @@ use super::super::reader::{Table, Value};
 use super::super::route::{base_of, unconditional};
 use super::super::{ClientTrust, Destination, Route, value};
 use super::clients::clients;
-use super::destination::{DESTINATION_KEYS, destination};
+use super::destination::{DESTINATION_KEYS, Manner};
 use super::policy::{HANDSHAKE_KEYS, alpn, handshake};
 use super::shared::Lanes;
 
-/// The routes of a listener whose own policy is `base`, and that asks for `clients`.
-pub(super) fn routes(
-    table: &mut Table<'_>,
-    base: &Policy,
-    clients: Option<&ClientTrust>,
-    lanes: Lanes,
-) -> Option<Vec<Route>> {
+/// The keys of a listener that hold for a route which does not write them.
+#[derive(Clone, Copy)]
+pub(super) struct Defaults<'l, 'd> {
+    pub(super) clients: Option<&'l ClientTrust>,
+    pub(super) lanes: Lanes,
+    pub(super) manner: &'l Manner<'d>,
+    pub(super) policy: &'l Policy,
+}
+
+/// The routes of a listener with the keys `defaults`.
+pub(super) fn routes<'d>(table: &mut Table<'d>, defaults: Defaults<'_, 'd>) -> Option<Vec<Route>> {
     let Some(written) = table.value("route") else { return Some(Vec::new()) };
     if written.is_table() {
         written.wrong(Problem::new(
@@ -29,9 +33,8 @@ pub(super) fn routes(
         return None;
     }
     let mut taken = Taken::default();
-    let routes = written.list(ROUTES_MAX, |v| {
-        v.table(|table| route(table, &v, (base, clients, lanes), &mut taken))
-    })?;
+    let routes =
+        written.list(ROUTES_MAX, |v| v.table(|table| route(table, &v, defaults, &mut taken)))?;
     let written = taken.routes;
     let unconditional = unconditional(&routes);
     for (index, route) in routes.iter().enumerate().filter(|(_, route)| !route.alpn.is_empty()) {
@@ -65,12 +68,18 @@ impl<'d> Taken<'d> {
             let key = (name.to_owned(), protocol);
             if let Some(first) = self.by_name.insert(key, self.routes.len() - 1) {
                 let line = self.routes[first].place().line.unwrap_or_default();
-                let what = format!(
-                    "{name:?}{} is also in the route of line {line}",
-                    with.unwrap_or_default()
-                );
-                written
-                    .wrong(Problem::new(what, "a name belongs to one: remove it from the other"));
+                let (with, first) = (with.unwrap_or_default(), format!("route of line {line}"));
+                let (what, remedy) = match name {
+                    EVERY_NAME => (
+                        format!("the {first} also has all names{with}"),
+                        "a protocol belongs to one: remove it from the other",
+                    ),
+                    _ => (
+                        format!("{name:?}{with} is also in the {first}"),
+                        "a name belongs to one: remove it from the other",
+                    ),
+                };
+                written.wrong(Problem::new(what, remedy));
             }
         }
     }
@@ -79,19 +88,29 @@ impl<'d> Taken<'d> {
 fn route<'d>(
     table: &mut Table<'d>,
     at: &Value<'d>,
-    (base, asked, lanes): (&Policy, Option<&ClientTrust>, Lanes),
+    defaults: Defaults<'_, 'd>,
     taken: &mut Taken<'d>,
 ) -> Option<Route> {
     taken.routes.push(at.clone());
     let passes_on = table.boolean("passthrough").unwrap_or(false);
     let alpn = alpn(table);
-    let names = table.required("names", "names = [\"api.example.com\"]").and_then(|written| {
-        written.set(ROUTE_NAMES_MAX, |v| {
+    let protocols = alpn.as_deref().unwrap_or_default();
+    let written_names = match protocols {
+        [] => table.required("names", "names = [\"api.example.com\"]"),
+        _ => table.value("names"),
+    };
+    let names = match written_names {
+        Some(written) => written.set(ROUTE_NAMES_MAX, |v| {
             let name = v.parsed(value::host_name)?;
-            taken.take(&name, alpn.as_deref().unwrap_or_default(), v);
+            taken.take(&name, protocols, v);
             Some(name)
-        })
-    });
+        }),
+        None if protocols.is_empty() => None,
+        None => {
+            taken.take(EVERY_NAME, protocols, at);
+            Some(Vec::new())
+        }
+    };
     if passes_on {
         let remedy = "remove it, or passthrough";
         table.refuse(&HANDSHAKE_KEYS, "means nothing where TLS is passed on", remedy);
@@ -102,12 +121,12 @@ fn route<'d>(
         table.refuse(&HANDSHAKE_KEYS, "is settled before a protocol is agreed on", remedy);
         table.refuse(&["clients"], "is settled before a protocol is agreed on", remedy);
     }
-    let policy = handshake(table, at, base.clone());
+    let policy = handshake(table, at, defaults.policy.clone());
     let clients = match table.value("clients") {
         Some(written) => written.table(|table| Some(clients(table))).flatten(),
-        None => asked.filter(|_| !passes_on).cloned(),
+        None => defaults.clients.filter(|_| !passes_on).cloned(),
     };
-    let destination = destination_of_route(table, passes_on, lanes);
+    let destination = destination_of_route(table, passes_on, defaults);
     Some(Route {
         alpn: alpn.unwrap_or_default(),
         clients,
@@ -118,16 +137,16 @@ fn route<'d>(
 }
 
 /// The outer none for a mistake.
-fn destination_of_route(
-    table: &mut Table<'_>,
+fn destination_of_route<'d>(
+    table: &mut Table<'d>,
     passes_on: bool,
-    lanes: Lanes,
+    defaults: Defaults<'_, 'd>,
 ) -> Option<Option<Destination>> {
     if !DESTINATION_KEYS.iter().any(|key| table.value(key).is_some()) {
         return Some(None);
     }
-    let destination = destination(table, lanes).filter(|d| may_get_tls(passes_on, d, table))?;
-    Some(Some(destination))
+    let destination = defaults.manner.of_route(table, defaults.lanes);
+    Some(Some(destination.filter(|destination| may_get_tls(passes_on, destination, table))?))
 }
 
 /// Whether backends can get what is passed on, if it is: the client's own TLS is not wrapped into
@@ -147,6 +166,8 @@ pub(super) fn may_get_tls(
     !is_wrapped
 }
 
+/// In the place of a name: a route without names has all for which no other route is.
+const EVERY_NAME: &str = "";
 /// Routes of one listener.
 const ROUTES_MAX: usize = 10_000;
 /// Names of one route.
