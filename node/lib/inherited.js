@@ -26,11 +26,14 @@ function inheritFromNode(prototype, base) {
 }
 
 function propertyOf(object, name) {
-  for (let from = object; from !== Object.prototype; from = Object.getPrototypeOf(from)) {
+  // The root of the chain is another realm's `Object.prototype` where a test runner loads this file
+  // in a context of its own, as Jest does.
+  for (let from = object, next; ; from = next) {
+    next = Object.getPrototypeOf(from);
+    if (next === null) return undefined;
     const property = Object.getOwnPropertyDescriptor(from, name);
     if (property !== undefined) return property;
   }
-  return undefined;
 }
 
 module.exports = { inheritFromNode };

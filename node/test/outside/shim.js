@@ -36,7 +36,7 @@ function converted(options) {
   return {
     ...options,
     SNICallback(name, done) {
-      SNICallback.call(this, name, (error, context, ...rest) => {
+      return SNICallback.call(this, name, (error, context, ...rest) => {
         done(error, error ? context : ours(context), ...rest);
       });
     },

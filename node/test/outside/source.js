@@ -11,8 +11,13 @@ const { homedir } = require('node:os');
 const { dirname, join } = require('node:path');
 
 /** Node's own tests. */
-const NODE_TESTS = Object.freeze({ name: 'nodejs', version: '20.19.2', part: 'test' });
-/** The release whose archive has them. It is stable: what changes in it are patches. */
+const NODE_TESTS = Object.freeze({
+  name: 'nodejs',
+  version: '24.21.0',
+  part: 'test',
+  release: 'forky',
+});
+/** The release whose archive has the other packages. It is stable: only patches change in it. */
 const RELEASE = 'trixie';
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 const COMMAND_LIMIT_MS = 300_000;
@@ -20,18 +25,18 @@ const COMMAND_LIMIT_MS = 300_000;
 /**
  * The folder of a source package as its authors published it, without Debian's patches.
  *
- * @param {{ name: string, version: string, part?: string }} wanted the authors' version, and the
- *   folder of the tarball that is kept: all of it unless said
+ * @param {{ name: string, version: string, part?: string, release?: string }} wanted the authors'
+ *   version, the folder of the tarball that is kept, by default all of it, and Debian's release
  * @returns {string}
  */
-function sourcePackage({ name, version, part }) {
+function sourcePackage({ name, version, part, release = RELEASE }) {
   const folder = folderOf({ name, version });
   if (fs.existsSync(folder)) return folder;
   const cache = dirname(folder);
   fs.mkdirSync(cache, { recursive: true });
   const scratch = fs.mkdtempSync(join(cache, 'fetching-'));
   try {
-    const tarball = download(name, version, scratch);
+    const tarball = download({ name, version, release }, scratch);
     const unpacked = join(scratch, 'unpacked');
     fs.mkdirSync(unpacked);
     const members = part === undefined ? [] : ['--wildcards', `*/${part}/*`];
@@ -50,8 +55,8 @@ function folderOf({ name, version }) {
 }
 
 /** @returns {string} the path of the tarball, whose hash stands in what Debian has signed */
-function download(name, version, scratch) {
-  const apt = aptOf(scratch);
+function download({ name, version, release }, scratch) {
+  const apt = aptOf(scratch, release);
   run('apt-get', [...apt, '-qq', 'update'], scratch);
   const offered = run('apt-cache', [...apt, 'showsrc', name], scratch)
     .match(/^Version: .*$/gm)
@@ -59,7 +64,7 @@ function download(name, version, scratch) {
   const exact = offered.find((one) => /^[\d.]+/.exec(one)?.[0] === version);
   if (exact === undefined) {
     throw new Error(
-      `${RELEASE} has ${name} ${offered.join(', ')}, and not ${version}: give the folder of this ` +
+      `${release} has ${name} ${offered.join(', ')}, and not ${version}: give the folder of this ` +
         'version as an argument, or make the list fit the newer one',
     );
   }
@@ -73,9 +78,9 @@ function download(name, version, scratch) {
 }
 
 /** Options that make apt use a list of its own in `scratch`, and write nowhere else. */
-function aptOf(scratch) {
+function aptOf(scratch, release) {
   const list = join(scratch, 'list.sources');
-  const lines = ['Types: deb-src', `URIs: ${mirror()}`, `Suites: ${RELEASE}`, 'Components: main'];
+  const lines = ['Types: deb-src', `URIs: ${mirror()}`, `Suites: ${release}`, 'Components: main'];
   if (fs.existsSync(KEYRING)) lines.push(`Signed-By: ${KEYRING}`);
   fs.writeFileSync(list, `${lines.join('\n')}\n`);
   for (const folder of ['lists/partial', 'archives/partial']) {

@@ -1,0 +1,5 @@
+// Also says where the suite is, which has none of the names that Vitest looks for.
+export default {
+  cacheDir: '../../node_modules/.vite',
+  test: { include: ['suite.mjs'] },
+};
