@@ -97,7 +97,10 @@ export interface LaneOptions {
    * wants it. Default: `auto`.
    */
   handover?: 'auto' | 'ring' | 'socket' | undefined;
-  /** Threads that do TLS. Default: one less than there are cores, and at least 1. */
+  /**
+   * Threads that do TLS. Default: one less than there are cores, at least 1; in a worker of
+   * `node:cluster` 1.
+   */
   lanes?: number | undefined;
   /** How many connections of each lane may wait until JavaScript takes them. Default: 1024. */
   maxPending?: number | undefined;

@@ -4,9 +4,19 @@
 // and what is added, taken away and put last.
 
 const { constants } = require('node:crypto');
+const tls = require('node:tls');
 const { OptionError, invalidValue } = require('./errors.js');
 const { SUITES, listed, sameName } = require('./offers.js');
 const { warnOnce } = require('./warnings.js');
+
+/**
+ * The list that the runtime is made with. Bun and Deno have their own lists, which no program and
+ * no flag has set: nothing is warned of them.
+ */
+const RUNTIME_LIST =
+  process.versions.bun || process.versions.deno
+    ? tls.DEFAULT_CIPHERS
+    : constants.defaultCoreCipherList;
 
 /**
  * Reads `ciphers`. As in node, a list that names no suite of TLS 1.3 leaves those as they are, and
@@ -32,7 +42,7 @@ function readSuites(list, option) {
   if (words.length === 0 || isEmpty) {
     throw nothingLeft(list, option);
   }
-  if (absent.length > 0 && list !== constants.defaultCoreCipherList) {
+  if (absent.length > 0 && list !== RUNTIME_LIST) {
     const text = `${option} names ${listed(absent)}, which sealane does not offer and passes over`;
     warnOnce(text);
   }
@@ -163,4 +173,4 @@ const CLASSES = Object.freeze({
   kEECDH: ANY,
 });
 
-module.exports = { readSuites };
+module.exports = { RUNTIME_LIST, readSuites };

@@ -5,6 +5,7 @@
 
 const { hkdfSync, randomBytes } = require('node:crypto');
 const tls = require('node:tls');
+const { clusterTicketKeys } = require('./cluster-keys.js');
 const {
   SecureContext,
   asSecureContext,
@@ -13,6 +14,7 @@ const {
   secureContextOf,
 } = require('./context.js');
 const { coded, invalidType, invalidValue, unauthorizedError } = require('./errors.js');
+const { askGuarded, errorOf } = require('./guarded.js');
 const { Listening } = require('./listening.js');
 const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options.js');
 const { warnOnce } = require('./warnings.js');
@@ -25,6 +27,8 @@ class LaneServer {
   /** Contexts by server name. */
   #named = new Map();
   #ticketKeys;
+  /** By the program: they are not replaced by a cluster's. */
+  #hasGivenKeys = false;
   #sessionIdContext;
   #keyLog = false;
   /** One that accepts at most, and those that end their last connections. */
@@ -64,10 +68,11 @@ class LaneServer {
   /**
    * Binds and begins to start lanes; net.Server's `_handle` is set at once.
    *
-   * @param {object} where what `listen` was told
+   * @param {object} where what `listen` was called with
+   * @param {boolean} sharesTickets whether the workers of a cluster serve this together
    * @param {() => void} listening called when connections are accepted
    */
-  bind(where, listening) {
+  bind(where, sharesTickets, listening) {
     const life = new Listening(this, where, () => {
       this.#listening.delete(life);
       this.#server._emitCloseIfDrained();
@@ -78,7 +83,8 @@ class LaneServer {
     if (server._unref) {
       life.handle.unref();
     }
-    life.start().then(
+    const starting = sharesTickets ? this.#shareTickets().then(() => life.start()) : life.start();
+    starting.then(
       () => life.accepting && listening(),
       (error) => {
         if (server._handle === life.handle) {
@@ -215,8 +221,18 @@ class LaneServer {
     if (keys == null) {
       throw invalidType('keys', 'an instance of Buffer, or an array of these', keys);
     }
-    this.#ticketKeys = ticketKeys(keys, 'keys');
+    this.#setTickets({ ticketKeys: ticketKeys(keys, 'keys') });
     this.#publishTickets();
+  }
+
+  /** Clients resume at every worker, unless the program has given keys. */
+  async #shareTickets() {
+    if (this.#hasGivenKeys) return;
+    const keys = await clusterTicketKeys();
+    if (keys !== null && !this.#hasGivenKeys) {
+      this.#ticketKeys = keys;
+      this.#publishTickets();
+    }
   }
 
   stats() {
@@ -307,21 +323,22 @@ class LaneServer {
   /** Asks SNICallback, and gives what `convert` makes of the answer. */
   #ask(name, convert, done) {
     const { SNICallback } = this.#read.server;
-    SNICallback.call(this.#server, name, (error, context) => {
-      if (error) {
-        done(error, null);
-        return;
+    askGuarded(SNICallback, this.#server, name, (error, context) => {
+      let converted = null;
+      let failure = error;
+      if (!failure) {
+        try {
+          if (isEmpty(context)) throw coded('ERR_INVALID_ARG_VALUE', 'Invalid SNI context');
+          const secure = context ? asSecureContext(context, 'the context of SNICallback') : null;
+          converted = convert(secure);
+        } catch (wrong) {
+          failure = errorOf(wrong, 'the context of SNICallback threw');
+          // Without a listener for 'tlsClientError' clients would fail for no visible reason.
+          const text = `SNICallback gave no context that can be served: ${failure.message}`;
+          warnOnce(text, 'SNICallback');
+        }
       }
-      try {
-        if (isEmpty(context)) throw coded('ERR_INVALID_ARG_VALUE', 'Invalid SNI context');
-        const secure = context ? asSecureContext(context, 'the context of SNICallback') : null;
-        done(null, convert(secure));
-      } catch (wrong) {
-        // Whoever does not listen for 'tlsClientError' would see clients fail for no reason.
-        const text = `SNICallback gave no context that can be served: ${wrong.message}`;
-        warnOnce(text, 'SNICallback');
-        done(wrong, null);
-      }
+      done(failure || null, failure ? null : converted);
     });
   }
 
@@ -407,6 +424,7 @@ class LaneServer {
   }
 
   #setTickets(tickets) {
+    this.#hasGivenKeys ||= tickets.ticketKeys !== undefined;
     this.#ticketKeys = tickets.ticketKeys ?? this.#ticketKeys;
     this.#sessionIdContext = tickets.sessionIdContext ?? this.#sessionIdContext;
   }

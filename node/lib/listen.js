@@ -5,7 +5,6 @@
 
 const cluster = require('node:cluster');
 const dns = require('node:dns');
-const { addAbortListener } = require('node:events');
 const fs = require('node:fs');
 const net = require('node:net');
 const { coded, invalidType, invalidValue } = require('./errors.js');
@@ -17,6 +16,7 @@ const { coded, invalidType, invalidValue } = require('./errors.js');
  */
 function listen(server, core, args) {
   const { where, callback, signal } = readListen(args);
+  refuseWithoutPermission(where);
   if (server._handle) {
     throw coded(
       'ERR_SERVER_ALREADY_LISTEN',
@@ -37,6 +37,18 @@ function listen(server, core, args) {
     lookUp(server, core, where);
   }
   return server;
+}
+
+/** As node: a process without `--allow-net` opens no socket. A lane would, for it asks nobody. */
+function refuseWithoutPermission({ fd, path, port }) {
+  const isRestricted = process.permission && process.allowedNodeEnvironmentFlags.has(ALLOW_NET);
+  if (isRestricted && fd === undefined && !process.permission.has('net')) {
+    throw coded(
+      'ERR_ACCESS_DENIED',
+      `Access to this API has been restricted. Use ${ALLOW_NET} to manage permissions.`,
+      { permission: 'Net', resource: path ?? `${port ?? ''}` },
+    );
+  }
 }
 
 /**
@@ -129,8 +141,8 @@ function closeOnAbort(server, signal) {
     process.nextTick(close);
     return;
   }
-  const added = addAbortListener(signal, close);
-  server.once('close', () => added[Symbol.dispose]());
+  signal.addEventListener('abort', close, { once: true });
+  server.once('close', () => signal.removeEventListener('abort', close));
 }
 
 function lookUp(server, core, where) {
@@ -156,9 +168,11 @@ function isLinkLocal(address) {
 function bind(server, core, { mode, exclusive, ...where }) {
   // Workers share a port by binding it each, where node's would ask the primary for its socket.
   const reusePort = where.reusePort || (where.port !== undefined && cluster.isWorker && !exclusive);
+  // Those that a worker shares with others, by the system or by asking for it.
+  const sharesTickets = cluster.isWorker && (reusePort || !exclusive);
   server._pipeName = where.path;
   try {
-    core.bind(defined({ ...where, reusePort: reusePort || undefined }), () => {
+    core.bind(defined({ ...where, reusePort: reusePort || undefined }), sharesTickets, () => {
       tellPrimary(server);
       server.emit('listening');
     });
@@ -194,5 +208,8 @@ function closeWithWorker(server) {
 function defined(object) {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 }
+
+/** Node has it since 25, and before that processes with permissions may open sockets. */
+const ALLOW_NET = '--allow-net';
 
 module.exports = { listen, readListen };

@@ -222,12 +222,7 @@ class Listening {
       }
       answer(REFUSE);
     };
-    try {
-      this.#core.choose(name, chosen);
-    } catch (error) {
-      chosen(error, null);
-      throw error;
-    }
+    this.#core.choose(name, chosen);
   }
 
   /** The number of a context that the lane has been given. */

@@ -5,11 +5,11 @@
 // or refused with its reason and what to do instead. What there is no row for is passed over, as
 // node does, with a warning.
 
-const { constants } = require('node:crypto');
+const cluster = require('node:cluster');
 const os = require('node:os');
 const net = require('node:net');
 const tls = require('node:tls');
-const { readSuites } = require('./ciphers.js');
+const { RUNTIME_LIST, readSuites } = require('./ciphers.js');
 const { completeChains, readAuthorities, readKeys, readPem } = require('./credentials.js');
 const {
   OptionError,
@@ -176,12 +176,10 @@ function meaning(context) {
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
 }
 
-/** As the flag --tls-cipher-list, and programs, have set them; undefined: as node is made. */
+/** As --tls-cipher-list, or the program, has set them; undefined: as the runtime is made. */
 function defaultSuites() {
   const list = tls.DEFAULT_CIPHERS;
-  return list === constants.defaultCoreCipherList
-    ? undefined
-    : readSuites(list, 'tls.DEFAULT_CIPHERS');
+  return list === RUNTIME_LIST ? undefined : readSuites(list, 'tls.DEFAULT_CIPHERS');
 }
 
 /** Who may judge clients where `ca` is not given: the roots that this node believes in. */
@@ -191,8 +189,9 @@ function defaultAuthorities() {
   );
 }
 
-/** One lane less than there are cores: JavaScript has its own. */
+/** One lane less than there are cores: JavaScript has its own. A cluster's workers are as many. */
 function defaultLanes() {
+  if (cluster.isWorker) return 1;
   return Math.min(Math.max(1, os.availableParallelism() - 1), LANES_MAX);
 }
 

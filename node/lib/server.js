@@ -54,6 +54,14 @@ const methods = Object.freeze({
     return this[CORE].stats();
   },
 
+  /** As net.Server. That of Bun does not look at `_handle`. */
+  address() {
+    if (this._handle?.getsockname === undefined) return this._pipeName ?? null;
+    const bound = {};
+    this._handle.getsockname(bound);
+    return bound;
+  },
+
   /** net.Server asks this after each end of a connection: lanes must have ended too. */
   _emitCloseIfDrained() {
     if (!this[CORE].running) {
@@ -137,6 +145,13 @@ function define(target) {
   for (const [name, value] of Object.entries(methods)) {
     Object.defineProperty(target, name, { configurable: true, value, writable: true });
   }
+  const listening = {
+    configurable: true,
+    get() {
+      return Boolean(this._handle);
+    },
+  };
+  Object.defineProperty(target, 'listening', listening);
 }
 
 define(Server.prototype);

@@ -284,10 +284,33 @@ async function overHttp2(t, server) {
   return String(Buffer.concat(chunks));
 }
 
-test('workers of a cluster share a port, and the primary hears of it', async () => {
+test('workers of a cluster share port and sessions, with a lane each', async () => {
   const primary = fork(path.join(__dirname, 'cluster.js'), { stdio: 'inherit' });
   const [outcome] = await within(once(primary, 'message'), "the primary's report");
-  assert.deepEqual(outcome, { listening: 2, answered: true });
+  const { visits } = outcome;
+  const resumed = [visits - 1, visits - 1];
+  assert.deepEqual(outcome, { lanesOfEach: true, listening: 2, resumed, visits, workers: 2 });
   const [code] = await within(once(primary, 'exit'), "the primary's end");
   assert.equal(code, 0);
+});
+
+test("address and listening look at the lanes' handle alone, for Bun", async (t) => {
+  const own = ['address', 'listening'].map((name) =>
+    Object.getOwnPropertyDescriptor(net.Server.prototype, name),
+  );
+  t.after(() => {
+    Object.defineProperty(net.Server.prototype, 'address', own[0]);
+    Object.defineProperty(net.Server.prototype, 'listening', own[1]);
+  });
+  const none = { configurable: true, get: () => undefined };
+  for (const name of ['address', 'listening']) {
+    Object.defineProperty(net.Server.prototype, name, none);
+  }
+  const server = sealane.createTLSServer();
+  assert.deepEqual([server.address(), server.listening], [null, false]);
+  server.listen(0, '127.0.0.1');
+  assert.ok(server.address().port > 0);
+  assert.equal(server.listening, true);
+  server.close();
+  await event(server, 'close');
 });

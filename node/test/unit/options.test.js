@@ -276,6 +276,20 @@ test('what is passed over is told, the same once', () => {
   );
 });
 
+test('the own list of Bun and Deno is no setting of the program', () => {
+  for (const runtime of ['bun', 'deno']) {
+    const script = `
+      Object.defineProperty(process.versions, '${runtime}', { value: '1' });
+      require('node:tls').DEFAULT_CIPHERS = 'ECDHE-RSA-AES128-SHA256:HIGH';
+      process.on('warning', ({ message }) => console.log(message));
+      const { CALLS, meaning, readOptions } = require(${JSON.stringify(OPTIONS_FILE)});
+      meaning(readOptions({}, CALLS.createSecureContext).context);
+      readOptions({ ciphers: require('node:tls').DEFAULT_CIPHERS }, CALLS.createSecureContext);`;
+    const run = spawnSync(process.execPath, ['--no-warnings', '-e', script], { encoding: 'utf8' });
+    assert.deepEqual([run.stdout, run.stderr], ['', ''], runtime);
+  }
+});
+
 test('suites that a program sets for all of its TLS hold here', () => {
   const before = tls.DEFAULT_CIPHERS;
   assert.equal(meant({}).suites, undefined);
