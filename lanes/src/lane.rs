@@ -73,6 +73,36 @@ pub struct LaneEnd {
 /// Events taken from the kernel in one turn.
 const EVENTS_MAX: usize = 512;
 
+/// The connection as its service is given it at its end.
+fn describe<'a, T, K: Kernel>(
+    connection: &'a Connection,
+    generation: &LaneGeneration<T>,
+    listener: usize,
+    core: &Core<K>,
+    cause: Cause,
+) -> EndedConnection<'a> {
+    let refused = connection.refused.as_deref();
+    EndedConnection {
+        id: ConnectionId(connection.token),
+        cause,
+        client: connection.address,
+        listener: generation.listener(listener).number,
+        generation: generation.generation.number,
+        lane: core.number,
+        server_name: connection.server_name.as_deref(),
+        session: connection.session.as_deref(),
+        distrust: refused.map(|refused| &refused.distrust),
+        refused_certificate: refused.and_then(|refused| refused.certificate.as_deref()),
+        offered: connection.offered,
+        ja4: connection.ja4.as_deref(),
+        failure: connection.failure.as_deref().copied(),
+        handshake_us: connection.handshake_us.map(u64::from),
+        duration_ms: core.now_ms.saturating_sub(connection.accepted_ms()),
+        received_bytes: connection.received_bytes,
+        sent_bytes: connection.sent_bytes,
+    }
+}
+
 impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn new(
         core: Core<K>,
@@ -234,6 +264,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let cause = match outcome {
             Ok(Ok(())) => match self.watch_attached(slot) {
                 Ok(()) => {
+                    self.report_refusal(slot);
                     self.queue(slot);
                     return self.limit_unfinished(slot);
                 }
@@ -339,26 +370,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             reset_on_close(&attached.socket.fd);
         }
         self.core.counters.ended(cause).add(1);
-        let refused = connection.refused.as_deref();
-        let end = EndedConnection {
-            id: ConnectionId(connection.token),
-            cause,
-            client: connection.address,
-            listener: generation.listener(listener).number,
-            generation: generation.generation.number,
-            lane: self.core.number,
-            server_name: connection.server_name.as_deref(),
-            session: connection.session.as_deref(),
-            distrust: refused.map(|refused| &refused.distrust),
-            refused_certificate: refused.and_then(|refused| refused.certificate.as_deref()),
-            offered: connection.offered,
-            ja4: connection.ja4.as_deref(),
-            failure: connection.failure.as_deref().copied(),
-            handshake_us: connection.handshake_us.map(u64::from),
-            duration_ms: self.core.now_ms.saturating_sub(connection.accepted_ms()),
-            received_bytes: connection.received_bytes,
-            sent_bytes: connection.sent_bytes,
-        };
+        let end = describe(&connection, &generation, listener, &self.core, cause);
         let service = &mut self.service;
         let settings = &generation.listener(listener).settings;
         let told = catch_unwind(AssertUnwindSafe(|| service.ended(state, settings, &end)));
@@ -368,6 +380,23 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let attached = connection.attached.and_then(Attached::into_pending);
         for pending in [connection.outgoing, connection.untaken, attached].into_iter().flatten() {
             self.buffers.outbox.pool.give_back(pending);
+        }
+    }
+
+    /// Lets the service know of a handshake that has failed, before the client has taken the alert.
+    fn report_refusal(&mut self, slot: usize) {
+        let Some(entry) = self.entries.get_mut(slot) else { return };
+        let Phase::Lingering { cause, .. } = entry.connection.phase else { return };
+        if entry.state.is_some() {
+            return;
+        }
+        let Entry { connection, generation, listener, state } = &mut **entry;
+        let end = describe(connection, generation, *listener, &self.core, cause);
+        let settings = &generation.listener(*listener).settings;
+        let service = &mut self.service;
+        let reported = catch_unwind(AssertUnwindSafe(|| service.refused(state, settings, &end)));
+        if reported.is_err() {
+            self.core.counters.panics.add(1);
         }
     }
 

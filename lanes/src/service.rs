@@ -272,8 +272,19 @@ pub trait Service {
         settings: &Self::Settings,
     ) -> Result<(), Cause>;
 
-    /// A connection has ended; `connection` is there if it was established, or if its preamble left
-    /// it.
+    /// A handshake has failed. The connection ends when the client has taken the alert, or after
+    /// a moment. What is left in `connection` comes back with [`Self::ended`]. Without it, this
+    /// may be called again.
+    fn refused(
+        &mut self,
+        _connection: &mut Option<Self::Connection>,
+        _settings: &Self::Settings,
+        _end: &EndedConnection<'_>,
+    ) {
+    }
+
+    /// A connection has ended; `connection` is there if it was established, or if its preamble or
+    /// [`Self::refused`] left it.
     fn ended(
         &mut self,
         connection: Option<Self::Connection>,

@@ -10,10 +10,12 @@ const {
   CREDIT_BYTES_MIN,
   Command,
   Flag,
+  OUT_BYTES_MAX,
   Option,
   PAYLOAD_BYTES_MAX,
   WINDOW_IN,
   WINDOW_OUT,
+  WINDOW_OUT_SCARCE,
 } = require('./message.js');
 const { systemError } = require('./closing.js');
 const { arm } = require('./timeout.js');
@@ -150,6 +152,7 @@ class Channel {
   /** The socket is destroyed: no event reaches it any more. */
   destroy() {
     this.destroyed = true;
+    this.#giveWindowBack(WINDOW_OUT);
     this.held = null;
     this.heldBytes = 0;
     this.lane.forget(this);
@@ -219,7 +222,7 @@ class Channel {
 
   /** CREDIT: so many bytes have left the lane. */
   credited(bytes) {
-    this.window = Math.min(this.window + bytes, WINDOW_OUT);
+    this.#giveWindowBack(bytes);
     this.#touch();
     if (this.pending !== null) this.#pump();
   }
@@ -231,6 +234,7 @@ class Channel {
   closed(error) {
     this.gone = true;
     this.due = 0;
+    this.#giveWindowBack(WINDOW_OUT);
     this.lane.forget(this);
     const socket = this.socket;
     if (error !== null) {
@@ -274,7 +278,7 @@ class Channel {
   #direct(bytes) {
     const ring = this.lane.commands;
     return (
-      bytes <= this.window &&
+      bytes <= this.#allowed() &&
       bytes <= PAYLOAD_BYTES_MAX &&
       this.lane.stalledCount === 0 &&
       bytes <= ring.contiguous() &&
@@ -282,10 +286,23 @@ class Channel {
     );
   }
 
+  /** How much may go now: less where many clients do not read, so that they cost a lane less. */
+  #allowed() {
+    if (this.lane.outBytes <= OUT_BYTES_MAX) return this.window;
+    return this.window - (WINDOW_OUT - WINDOW_OUT_SCARCE);
+  }
+
+  #giveWindowBack(bytes) {
+    const before = this.window;
+    this.window = Math.min(before + bytes, WINDOW_OUT);
+    this.lane.outBytes -= this.window - before;
+  }
+
   #sent(bytes) {
     const lane = this.lane;
     const again = this.bytesOut > 0;
     this.window -= bytes;
+    lane.outBytes += bytes;
     this.bytesOut += bytes;
     this.lastAt = lane.commands.commit(Command.WRITE, this.slot, this.generation, bytes);
     this.lastFlush = lane.flushes;
@@ -322,13 +339,14 @@ class Channel {
   #pump() {
     while (this.pendingBytes > 0) {
       const wanted = Math.min(this.pendingBytes, PAYLOAD_BYTES_MAX);
-      if (this.window < Math.min(wanted, PART_BYTES_MIN)) return true;
+      const allowed = this.#allowed();
+      if (allowed < Math.min(wanted, PART_BYTES_MIN)) return true;
       if (this.#waitsForRoom()) {
         this.lane.stall(this);
         return false;
       }
       const room = this.lane.commands.room() - 2 * 16;
-      this.#sendPart(Math.min(wanted, this.window, room));
+      this.#sendPart(Math.min(wanted, allowed, room));
     }
     this.#complete(null);
     return true;

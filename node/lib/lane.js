@@ -54,6 +54,8 @@ class Lane {
   #handshakes;
   /** Channels by their slot. */
   #channels = [];
+  /** The last that was opened: KEYLOG follows OPEN, even if a listener has destroyed the socket. */
+  #opened = null;
   /** Channels that wait for room, in the order of their coming. */
   #stalled = [];
   /** Channels whose sockets are destroyed, and have not said so yet. */
@@ -94,6 +96,8 @@ class Lane {
     this.flushes = 0;
     /** Channels that wait for room in `commands`. */
     this.stalledCount = 0;
+    /** Bytes that the lane was given to send and has not credited. */
+    this.outBytes = 0;
   }
 
   /**
@@ -336,7 +340,7 @@ class Lane {
   }
 
   #handleKnown(ring) {
-    const channel = this.#find(ring.slot, ring.generation);
+    const channel = this.#find(ring.slot, ring.generation) ?? this.#logged(ring);
     if (channel === null) {
       ring.advance();
       return true;
@@ -390,6 +394,13 @@ class Lane {
     return channel !== null && channel.generation === generation ? channel : null;
   }
 
+  /** The channel of lines for a socket that is destroyed already. */
+  #logged({ kind, slot, generation }) {
+    const last = this.#opened;
+    const isIts = last !== null && last.slot === slot && last.generation === generation;
+    return kind === Event.KEYLOG && isIts ? last : null;
+  }
+
   #open(ring) {
     const { slot, generation } = ring;
     if (slot < 0 || slot >= SLOTS_MAX) {
@@ -412,6 +423,7 @@ class Lane {
     if (made === null) return;
     const { channel, socket } = made;
     this.#channels[slot] = channel;
+    this.#opened = channel;
     channel.scope.runInAsyncScope(this.#sink.open, this.#sink, this, socket);
   }
 

@@ -12,6 +12,12 @@ const PAYLOAD_BYTES_MAX = 131072;
 /** Bytes of WRITE payload per connection that the lane has not credited yet, at most. */
 const WINDOW_OUT = 262144;
 
+/** The same where a lane holds OUT_BYTES_MAX: a credit, and a part that is worth a message. */
+const WINDOW_OUT_SCARCE = 98304;
+
+/** Bytes of WRITE payload per lane that it may hold before each connection's window is smaller. */
+const OUT_BYTES_MAX = 8 * 1024 * 1024;
+
 /** Bytes of DATA per connection that JavaScript has not credited yet, at most. */
 const WINDOW_IN = 262144;
 
@@ -62,9 +68,11 @@ module.exports = {
   Flag,
   HEADER_BYTES,
   Opening,
+  OUT_BYTES_MAX,
   Option,
   PAYLOAD_BYTES_MAX,
   SLOTS_MAX,
   WINDOW_IN,
   WINDOW_OUT,
+  WINDOW_OUT_SCARCE,
 };

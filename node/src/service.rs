@@ -338,12 +338,23 @@ impl Service for Bridge {
         Ok(())
     }
 
+    fn refused(
+        &mut self,
+        connection: &mut Option<Bridged>,
+        _settings: &Settings,
+        end: &EndedConnection<'_>,
+    ) {
+        // JavaScript need not wait for a client that does not read the alert.
+        self.tell_failed(end);
+        *connection = Some(Bridged::new(end.id.bits(), Way::Ring));
+    }
+
     fn ended(&mut self, bridged: Option<Bridged>, _settings: &Settings, end: &EndedConnection<'_>) {
         match bridged {
             Some(bridged) if bridged.is_open => {
                 self.tell_close(bridged.id, bridged.owes_end(end.cause), end.cause);
             }
-            // JavaScript never knew of it.
+            // JavaScript never knew of it, or knows that its handshake failed.
             Some(_) => {}
             None => self.tell_failed(end),
         }

@@ -56,6 +56,14 @@ test('keylog gives the lines of each session, and whose they are', async (t) => 
   }
 });
 
+test('keylog gives the lines of a connection that is destroyed at once', async (t) => {
+  const server = await tlsSite(t, { minVersion: 'TLSv1.3' }, (socket) => socket.destroy());
+  const lines = [];
+  server.on('keylog', (line) => lines.push(String(line).split(' ')[0]));
+  connect(t, server);
+  await until(() => new Set(lines).size >= 5, 'the lines');
+});
+
 test('keylog gives as many lines for a session that resumes', async (t) => {
   const server = await tlsSite(t, { minVersion: 'TLSv1.3' });
   const session = await ticket(t, server);

@@ -6,6 +6,7 @@ const assert = require('node:assert/strict');
 const { AsyncLocalStorage } = require('node:async_hooks');
 const { execFile } = require('node:child_process');
 const fs = require('node:fs');
+const net = require('node:net');
 const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
@@ -365,4 +366,17 @@ test('an error of a listener is that of the process, and other connections go on
   const program = path.join(__dirname, 'broken-listener.js');
   const { stdout } = await promisify(execFile)(process.execPath, [program], { timeout: 20_000 });
   assert.equal(stdout, 'answered: good\ncaught: the listener is broken\n');
+});
+
+test("'tlsClientError' waits for no client to take the alert", async (t) => {
+  const server = await tlsSite(t, { lanes: 1 });
+  const failed = event(server, 'tlsClientError');
+  // A record that is none, and nothing is read.
+  const client = net.connect(server.address().port, '127.0.0.1').pause();
+  t.after(() => client.destroy());
+  client.on('error', () => {});
+  client.write(Buffer.from('16030100050100000100', 'hex'));
+  await failed;
+  const [lane] = server.stats().lanes;
+  assert.equal(lane.connections, 1, 'the lane still waits for it');
 });

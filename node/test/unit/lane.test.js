@@ -5,9 +5,10 @@ const { AsyncLocalStorage } = require('node:async_hooks');
 const { once } = require('node:events');
 const http = require('node:http');
 const test = require('node:test');
-const { Command, Event, Flag, WINDOW_OUT } = require('../../lib/message.js');
+const message = require('../../lib/message.js');
 const { pair, turn } = require('./lane-end.js');
 
+const { Command, Event, Flag, WINDOW_OUT } = message;
 const ID = { slot: 0, generation: 5 };
 
 /** A lane with one connection. */
@@ -152,6 +153,39 @@ test('a write waits for the window, and for nothing else', async () => {
     first.reduce((sum, command) => sum + command.payload.length, 0),
     100_000 - 65_536,
   );
+});
+
+test('many clients that do not read get a smaller window each', async () => {
+  const { OUT_BYTES_MAX, WINDOW_OUT_SCARCE } = message;
+  const { end, lane, told } = pair();
+  const ids = Array.from({ length: 40 }, (_, slot) => ({ slot, generation: 1 }));
+  for (const id of ids) {
+    end.open(id);
+    lane.drain();
+  }
+  let done = 0;
+  for (const socket of told.sockets) socket.write(Buffer.alloc(WINDOW_OUT), () => (done += 1));
+  const given = ids.map(() => 0);
+  const take = async () => {
+    for (let all = await commands(end); all.length > 0; all = await commands(end)) {
+      for (const { kind, slot, payload } of all) {
+        if (kind === Command.WRITE) given[slot] += payload.length;
+      }
+      if (end.commands.wakes()) lane.drain();
+    }
+  };
+  await take();
+  assert.ok(Math.min(...given) >= WINDOW_OUT_SCARCE);
+  const total = given.reduce((sum, bytes) => sum + bytes, 0);
+  assert.strictEqual(lane.outBytes, total);
+  const scarce = ids.length - OUT_BYTES_MAX / WINDOW_OUT;
+  assert.ok(total <= OUT_BYTES_MAX + WINDOW_OUT + scarce * WINDOW_OUT_SCARCE, `${total} bytes`);
+  for (const id of ids) end.sendWord(Event.CREDIT, id, given[id.slot]);
+  lane.drain();
+  await take();
+  assert.strictEqual(done, ids.length);
+  for (const socket of told.sockets) socket.destroy();
+  assert.strictEqual(lane.outBytes, 0);
 });
 
 test('who does not read gets no more than the window, and credits what he has read', async () => {
