@@ -16,8 +16,8 @@ function load(on) {
   if (!TARGETS.includes(target)) {
     throw coded(
       'ERR_SEALANE_TARGET',
-      `sealane has no binary for ${target}; there are binaries for ${TARGETS.join(', ')}. ` +
-        'Build one from source: run node/build in a checkout of the project',
+      `sealane does not run on ${target}, but on ${TARGETS.join(', ')}. ` +
+        "Use node's own https there, or run the program in a Linux container",
       { target },
     );
   }

@@ -35,7 +35,7 @@ describe('the packed packages', { timeout: 2 * INSTALL_MS_MAX }, () => {
 
   before(() => {
     scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'sealane-package-'));
-    const packed = execFileSync(path.join(FOLDER, 'pack'), ['--for-tests', '--out', scratch], {
+    const packed = execFileSync(path.join(FOLDER, 'pack'), ['--private', '--out', scratch], {
       encoding: 'utf8',
     });
     tarballs = packed.trim().split('\n');

@@ -52,17 +52,18 @@ test('a build for tests is refused, and so is one that needs a newer glibc', (t)
     [GNU, OLD, ['-g'], /is not stripped/],
     [MUSL, OLD, [], /is not stripped/],
     [GNU, FAULTS, ['-s'], /lets a test make a lane panic/],
-    [GNU, NEW, ['-s'], /needs glibc 2\.25, and may need no more than 2\.17/],
+    [GNU, NEW, ['-s'], /needs glibc 2\.25, and a published package may need no more than 2\.17/],
   ]) {
     const run = packed(t, target, code, compile);
     assert.deepStrictEqual([run.status, run.made], [1, 0], String(says));
     assert.match(run.stderr, says);
-    assert.match(run.stderr, new RegExp(`node/build --release --target ${target}`));
+    assert.match(run.stderr, new RegExp(`node/build --release --target ${target} && node/pack\n`));
+    assert.match(run.stderr, /node\/build --release && node\/pack --private$/m);
   }
 });
 
-test('for tests all is packed, and can be published by nobody', (t) => {
-  const run = packed(t, GNU, NEW, ['-g'], '--for-tests');
+test('with --private all is packed, and cannot be published', (t) => {
+  const run = packed(t, GNU, NEW, ['-g'], '--private');
   assert.deepStrictEqual([run.status, run.made], [0, 2], run.stderr);
   const [binary] = run.stdout.trim().split('\n');
   const manifest = execFileSync('tar', ['-xOzf', binary, 'package/package.json']);
