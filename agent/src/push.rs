@@ -1,8 +1,8 @@
 //! A listener of the agent's own, where clients push certificates over TCP: [`Door`].
 //!
 //! ```text
-//!   TCP --> at most 256 that have not said who they are; the oldest goes for the next
-//!    |  TLS 1.3, with a certificate
+//!   TCP --> at most 256 that are not authenticated yet; the next one closes the oldest
+//!    |  TLS 1.3, with a certificate; on a thread for handshakes
 //!    v
 //!   Client --> Rights, of [[push.role]]     at most 16 connections each
 //!    |  HTTP/1.1, one request
@@ -13,6 +13,7 @@
 //! It has a thread and a runtime of its own: orders go on whatever clients do.
 
 mod connections;
+mod handshakes;
 mod requests;
 mod roles;
 mod server;

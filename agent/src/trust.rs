@@ -1,21 +1,26 @@
-//! Whom the agent believes when it speaks TLS, and who it says it is: [`client_config`].
+//! TLS client configuration of the agent: trusted roots and client identity. [`client_config`].
+//!
+//! Certificates of servers are judged by the engine's verifier, which bounds a chain before it
+//! searches a path in it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::ClientConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::time_provider::DefaultTimeProvider;
 use sealane_certificate_files::{CertificateFileError, Exposed, mode_for_others, read_at_most};
+use sealane_engine::client::{
+    ClientContexts, ClientIdentity, ClientOptions, ClientOptionsError, ROOTS_BYTES_MAX, Roots,
+};
+use sealane_engine::client_certificates::ClientRootsError;
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, ProviderError, lane_provider};
 use zeroize::Zeroizing;
 
 use crate::settings::{Identity, RootSource};
 
-/// Settings of TLS for a client that trusts whom `roots` name, and shows a certificate if it has
-/// one.
+/// TLS settings for a client that trusts `roots`, and shows a certificate if it has one.
 ///
 /// # Errors
 /// Files cannot be read, or do not hold what they should.
@@ -23,16 +28,18 @@ pub(crate) fn client_config(
     roots: &[RootSource],
     identity: Option<&Identity>,
 ) -> Result<ClientConfig, TrustError> {
-    let config = ClientConfig::builder_with_provider(Arc::new(our_provider()?))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(read_roots(roots)?);
-    match identity {
-        None => Ok(config.with_no_client_auth()),
-        Some(identity) => {
-            let (chain, key) = read_identity(identity)?;
-            Ok(config.with_client_auth_cert(chain, key)?)
-        }
-    }
+    let mut options = ClientOptions::trusting(read_roots(roots)?);
+    options.identity = identity.map(client_identity).transpose()?;
+    let context = ClientContexts::new().context(&options)?;
+    let config = context.replica(Arc::new(DefaultTimeProvider))?;
+    Ok(Arc::unwrap_or_clone(config))
+}
+
+fn client_identity(identity: &Identity) -> Result<ClientIdentity, TrustError> {
+    let IdentityTexts { chain, key } = read_identity(identity)?;
+    let label = |path: &Path| path.display().to_string();
+    let (chain_label, key_label) = (label(&identity.certificate), label(&identity.key));
+    Ok(ClientIdentity::from_pem_pair((&chain_label, &chain), (&key_label, &key))?)
 }
 
 /// The cryptography that lanes have too.
@@ -45,63 +52,49 @@ pub(crate) fn our_provider() -> Result<CryptoProvider, ProviderError> {
     Ok(provider.crypto)
 }
 
-/// The chain and the private key with which this machine says who it is.
-///
-/// # Errors
-/// They cannot be read, are none, or others can read the key.
-pub(crate) fn read_identity(
-    identity: &Identity,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TrustError> {
-    let Identity { certificate, key } = identity;
-    let broken = |path: &Path, what: String| TrustError::Identity { path: path.to_owned(), what };
-    let mut text = Zeroizing::new(Vec::with_capacity(IDENTITY_BYTES_MAX + 1));
-    read_at_most(certificate, IDENTITY_BYTES_MAX, &mut text)?;
-    let chain = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| broken(certificate, error.to_string()))?;
-    if chain.is_empty() {
-        return Err(broken(certificate, "no certificate in it".into()));
-    }
-    text.clear();
-    read_at_most(key, IDENTITY_BYTES_MAX, &mut text)?;
-    let facts = std::fs::metadata(key).map_err(|error| broken(key, error.to_string()))?;
-    if let Some(mode) = mode_for_others(&facts) {
-        return Err(TrustError::Exposed(Exposed { path: key.clone(), mode }));
-    }
-    let private = PrivateKeyDer::from_pem_slice(&text);
-    Ok((chain, private.map_err(|error| broken(key, error.to_string()))?))
+/// The files with which this machine says who it is, as PEM.
+pub(crate) struct IdentityTexts {
+    pub(crate) chain: Vec<u8>,
+    pub(crate) key: Zeroizing<Vec<u8>>,
 }
 
-/// The authorities that are in these files.
+/// Reads the chain and the private key of this machine.
 ///
 /// # Errors
-/// They cannot be read, or have none.
-pub(crate) fn read_roots(sources: &[RootSource]) -> Result<RootCertStore, TrustError> {
-    let mut roots = RootCertStore::empty();
-    for source in sources {
+/// They cannot be read, or other users can read the key.
+pub(crate) fn read_identity(identity: &Identity) -> Result<IdentityTexts, TrustError> {
+    let Identity { certificate, key: key_path } = identity;
+    let mut chain = Vec::new();
+    read_at_most(certificate, IDENTITY_BYTES_MAX, &mut chain)?;
+    // With this capacity it never moves, and leaves no copy behind.
+    let mut key = Zeroizing::new(Vec::with_capacity(IDENTITY_BYTES_MAX + 1));
+    read_at_most(key_path, IDENTITY_BYTES_MAX, &mut key)?;
+    let broken = |what: String| TrustError::Identity { path: key_path.clone(), what };
+    let facts = std::fs::metadata(key_path).map_err(|error| broken(error.to_string()))?;
+    if let Some(mode) = mode_for_others(&facts) {
+        return Err(TrustError::Exposed(Exposed { path: key_path.clone(), mode }));
+    }
+    Ok(IdentityTexts { chain, key })
+}
+
+/// The authorities in these files.
+fn read_roots(sources: &[RootSource]) -> Result<Roots, TrustError> {
+    let read = |source: &RootSource| {
         let path = match source {
             RootSource::File(path) => path.clone(),
             RootSource::System => system_bundle().ok_or(TrustError::NoSystemBundle)?,
         };
         let mut text = Vec::new();
         read_at_most(&path, ROOTS_BYTES_MAX, &mut text)?;
-        let broken = |what: String| TrustError::Broken { path: path.clone(), what };
-        if text.len() > ROOTS_BYTES_MAX {
-            return Err(broken(format!("is larger than {ROOTS_BYTES_MAX} bytes")));
-        }
-        let before = roots.len();
-        for der in CertificateDer::pem_slice_iter(&text) {
-            let der = der.map_err(|error| broken(error.to_string()))?;
-            match (roots.add(der), source) {
-                (Err(error), RootSource::File(_)) => return Err(broken(error.to_string())),
-                // What a distribution ships that no library takes is not the operator's to mend.
-                (Err(_), RootSource::System) | (Ok(()), _) => {}
-            }
-        }
-        if roots.len() == before {
-            return Err(broken("no certificate in it".into()));
-        }
-    }
-    Ok(roots)
+        let roots = Roots::from_pem(&path.display().to_string(), &text)?;
+        Ok(match source {
+            RootSource::File(_) => roots,
+            // The operator cannot mend what a distribution ships.
+            RootSource::System => roots.usable(),
+        })
+    };
+    let each = sources.iter().map(read).collect::<Result<Vec<_>, TrustError>>()?;
+    Ok(Roots::joined(&each)?)
 }
 
 fn system_bundle() -> Option<PathBuf> {
@@ -111,9 +104,12 @@ fn system_bundle() -> Option<PathBuf> {
 /// Why an authority's server cannot be verified. The fault is the operator's.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrustError {
-    /// A file does not hold roots.
-    #[error("roots: {}: {what}; name a file with certificates in PEM", path.display())]
-    Broken { path: PathBuf, what: String },
+    /// Roots or this machine's own certificate are of no use to a client.
+    #[error(transparent)]
+    Client(#[from] ClientOptionsError),
+    /// Roots or revocation lists are of no use to the listener.
+    #[error("client_roots, revocation_lists: {0}")]
+    Clients(#[from] ClientRootsError),
     /// Others can read the private key.
     #[error(transparent)]
     Exposed(Exposed),
@@ -123,9 +119,6 @@ pub(crate) enum TrustError {
     /// A file does not hold what this machine is to show.
     #[error("{}: {what}; name a file in PEM", path.display())]
     Identity { path: PathBuf, what: String },
-    /// A file does not hold revocation lists.
-    #[error("revocation_lists: {}: {what}; name a file with lists in PEM", path.display())]
-    Lists { path: PathBuf, what: String },
     /// The system has no bundle where we look for one.
     #[error(
         "roots: this system keeps no bundle of authorities in {}; install one (ca-certificates), \
@@ -142,9 +135,6 @@ pub(crate) enum TrustError {
     /// There is no version of TLS.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
-    /// Clients cannot be verified with what is in the files.
-    #[error("client_roots, revocation_lists: {0}")]
-    Verifier(String),
 }
 
 /// Where systems keep the authorities that they believe: Debian and Alpine, Fedora, openSUSE, BSD.
@@ -157,27 +147,24 @@ const SYSTEM_BUNDLES: [&str; 4] = [
 
 /// Bytes of a file with a chain or a private key.
 const IDENTITY_BYTES_MAX: usize = 256 << 10;
-/// Bytes of a file of roots.
-const ROOTS_BYTES_MAX: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn roots_that_are_none_are_told_with_their_file() {
+    fn unusable_roots_are_reported_with_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("roots.pem");
-        let said = |text: &str| {
+        let error = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            client_config(&[RootSource::File(path.clone())], None)
-                .map(drop)
-                .unwrap_err()
-                .to_string()
+            let config = client_config(&[RootSource::File(path.clone())], None);
+            config.map(drop).unwrap_err().to_string()
         };
-        assert!(said("").contains("roots.pem: no certificate in it; name a file with"));
+        assert!(error("").contains("roots.pem: no certificate in it; it needs"), "{}", error(""));
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert!(said(broken).starts_with("roots: "), "{}", said(broken));
+        assert!(error(broken).starts_with("roots: "), "{}", error(broken));
+        assert!(error(broken).contains("roots.pem: certificate 1 is not"), "{}", error(broken));
         let absent = client_config(&[RootSource::File(folder.path().join("absent"))], None);
         assert!(absent.map(drop).unwrap_err().to_string().contains("absent"));
     }

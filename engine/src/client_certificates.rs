@@ -24,6 +24,7 @@ mod pinned;
 mod presented;
 pub(crate) mod proof;
 mod roots;
+mod shared;
 mod standing;
 mod verifier;
 

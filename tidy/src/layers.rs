@@ -33,8 +33,8 @@ pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Find
     let lines = source.shipped_lines();
     let mut seen = Vec::new();
     for (number, used) in lines.iter().cloned().chain(used_paths(&lines)) {
-        for (words, instead) in layer.bans.iter().filter(|(words, _)| contains_words(&used, words))
-        {
+        let bans = layer.bans.iter().chain(verifier_bans(layer));
+        for (words, instead) in bans.filter(|(words, _)| contains_words(&used, words)) {
             if !seen.contains(&(number, *words)) {
                 seen.push((number, *words));
                 let message = format!("no `{words}` in {}: {instead}", layer.folder);
@@ -42,6 +42,13 @@ pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Find
             }
         }
     }
+}
+
+/// Verifiers of rustls that a layer may not use: all but the engine, and what is not shipped.
+fn verifier_bans(layer: &Layer) -> &'static [(&'static str, &'static str)] {
+    let may_verify = ["engine", "engine-next", "fuzz", "lab"];
+    let root = layer.folder.split('/').next().unwrap_or(layer.folder);
+    if may_verify.contains(&root) { &[] } else { &VERIFIER_BANS }
 }
 
 /// The layer of the folder that `file` is in; of folders in each other, the inner one.
@@ -252,6 +259,7 @@ static LAYERS: [Layer; 29] = [
         may_use: &[
             "sealane-certificate-files",
             "sealane-engine",
+            "sealane-kernel-random",
             "sealane-operator",
             "sealane-renewal",
             "sealane-reserved-port",
@@ -301,6 +309,15 @@ static LAYERS: [Layer; 29] = [
     // For tests, and for the lab, which starts servers too.
     Layer { folder: "reserved-port", may_use: &[], bans: &[] },
 ];
+
+const VERIFIER_BANS: [(&str, &str); 3] = [
+    ("WebPkiClientVerifier", ONE_VERIFIER),
+    ("WebPkiServerVerifier", ONE_VERIFIER),
+    ("with_root_certificates", ONE_VERIFIER),
+];
+
+const ONE_VERIFIER: &str = "the engine judges certificates, and bounds a chain before it searches \
+                            a path; use ClientRoots::verifier, or a ClientContext";
 
 const BANS_OF_DOCUMENTS: [(&str, &str); 4] = [
     ("rustix", NO_START),

@@ -291,6 +291,23 @@ fn a_page_starts_nothing() {
 }
 
 #[test]
+fn only_the_engine_verifies_certificates() {
+    for code in [
+        "use rustls::server::WebPkiClientVerifier;",
+        "use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};",
+        "fn f() { builder.with_root_certificates(roots); }",
+    ] {
+        let code = format!("//! A module.\n{code}\n");
+        for folder in ["agent", "client-c", "node", "sealane"] {
+            breaks_at("layer", 2, &format!("{folder}/src/a.rs"), &code);
+        }
+        for path in ["engine/src/a.rs", "lab/stacks/src/a.rs", "agent/tests/a.rs"] {
+            holds(path, &code);
+        }
+    }
+}
+
+#[test]
 fn a_lane_does_not_wait() {
     for code in ["use std::sync::Mutex;", "fn f() { std::thread::sleep(t); }", "use std::{fs};"] {
         breaks_at("layer", 2, "lanes/src/a.rs", &format!("//! A module.\n{code}\n"));

@@ -1,6 +1,7 @@
 //! Connections of clients, each bounded in time, and all of them in number: [`run`].
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -9,15 +10,18 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::CertificateError;
+use sealane_engine::client_certificates::Distrust;
+use sealane_engine::session::SessionError;
 use sealane_operator::{Priority, say, say_at};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::handshakes::Handshakes;
 use super::requests::{ANSWER_TIMEOUT, Asker, Keeper};
 use super::roles::{Client, Rights};
 use super::streams::STREAMS_MAX;
@@ -38,7 +42,8 @@ pub(super) fn run(
     let served = runtime.and_then(|runtime| {
         let _within = runtime.enter();
         let listener = TcpListener::from_std(listener)?;
-        runtime.block_on(serve_all(&listener, shared, keeper, closed));
+        let handshakes = Arc::new(Handshakes::start()?);
+        runtime.block_on(serve_all(&listener, &handshakes, shared, keeper, closed));
         Ok(())
     });
     if let Err(error) = served {
@@ -48,6 +53,7 @@ pub(super) fn run(
 
 async fn serve_all(
     listener: &TcpListener,
+    handshakes: &Arc<Handshakes>,
     shared: &Shared,
     keeper: &Arc<Keeper>,
     mut closed: watch::Receiver<bool>,
@@ -65,6 +71,7 @@ async fn serve_all(
                     let connection = Connection {
                         complaints: Arc::clone(&complaints),
                         current: Arc::clone(&current),
+                        handshakes: Arc::clone(handshakes),
                         is_in: Arc::default(),
                         keeper: Arc::clone(keeper),
                         peer,
@@ -113,6 +120,7 @@ impl Waiting {
 struct Connection {
     complaints: Arc<Complaints>,
     current: Arc<Current>,
+    handshakes: Arc<Handshakes>,
     /// Whether the client is known, and has room.
     is_in: Arc<AtomicBool>,
     keeper: Arc<Keeper>,
@@ -122,13 +130,13 @@ struct Connection {
 impl Connection {
     async fn serve(self, socket: TcpStream) {
         let peer = self.peer;
-        let acceptor = TlsAcceptor::from(Arc::clone(&self.current.config));
-        let stream = match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await {
+        let handshake = self.handshakes.accept(Arc::clone(&self.current.config), socket);
+        let stream = match timeout(HANDSHAKE_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 let remedy = "a client shows a certificate of one of client_roots that is in \
                               date, as are revocation_lists";
-                return self.complaints.say(&format!("{peer}: {error}; {remedy}"));
+                return self.complaints.say(&format!("{peer}: {}; {remedy}", reason(&error)));
             }
             Err(_) => {
                 let limit_s = HANDSHAKE_TIMEOUT.as_secs();
@@ -181,7 +189,7 @@ impl Connection {
     }
 }
 
-/// What is said of clients that were turned away: so many lines at most, lest the journal is full.
+/// Log lines about refused clients. Their rate is limited, so that clients cannot fill the journal.
 #[derive(Default)]
 pub(super) struct Complaints(std::sync::Mutex<Option<(Instant, u32)>>);
 
@@ -198,9 +206,32 @@ impl Complaints {
         }
         *said += 1;
         if *said <= COMPLAINTS_MAX {
-            say_at(Priority::Warning, &format!("push: {text}"));
+            say_at(Priority::Warning, &format!("push: {}", on_one_line(text)));
         }
     }
+}
+
+/// Why a handshake failed.
+fn reason(error: &io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    if let Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) = tls {
+        return other.to_string();
+    }
+    let distrust = tls.and_then(|tls| Distrust::of_handshake(&SessionError::Tls(tls.clone())));
+    distrust.map_or_else(|| error.to_string(), |distrust| distrust.to_string())
+}
+
+/// A text as the log may have it: what clients have put into it adds no line, and no command for a
+/// terminal.
+fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for each in text.chars() {
+        match each.is_control() {
+            true => line.extend(each.escape_default()),
+            false => line.push(each),
+        }
+    }
+    line
 }
 
 /// After a connection could not be accepted: the process is short of something.
@@ -222,3 +253,13 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const ROOM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections without room, or of whoever has not said who it is.
 const WAITING_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(on_one_line("ä\n\u{1b}[2Jb: \"c\""), "ä\\n\\u{1b}[2Jb: \"c\"");
+    }
+}

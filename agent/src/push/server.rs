@@ -1,80 +1,91 @@
 //! Settings of TLS of the listener: [`config`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::version::TLS13;
 use sealane_certificate_files::read_at_most;
+use sealane_engine::client::ROOTS_BYTES_MAX;
+use sealane_engine::client_certificates::{CRL_BYTES_MAX, ClientRoots};
 use sealane_operator::{Priority, say_at};
 use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer as _};
 
-use crate::settings::{PushSettings, RootSource};
-use crate::trust::{TrustError, our_provider, read_identity, read_roots};
+use crate::settings::PushSettings;
+use crate::trust::{IdentityTexts, TrustError, our_provider, read_identity};
 
-/// TLS 1.3 for clients that show a certificate, and no others.
+/// TLS 1.3 for clients that show a certificate, and no others. The engine judges certificates.
 ///
 /// # Errors
 /// Files cannot be read, or do not hold what they should.
 pub(super) fn config(settings: &PushSettings) -> Result<Arc<ServerConfig>, TrustError> {
     let provider = Arc::new(our_provider()?);
-    let roots: Vec<_> = settings.client_roots.iter().cloned().map(RootSource::File).collect();
-    let mut lists = Vec::new();
-    for path in &settings.revocation_lists {
-        lists.extend(read_revocation_lists(path)?);
-    }
-    let roots = Arc::new(read_roots(&roots)?);
-    // As lanes do: a list that has ended says nothing of whom it does not name.
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
-        .with_crls(lists)
-        .enforce_revocation_expiration();
-    let verifier = verifier.build().map_err(|error| TrustError::Verifier(error.to_string()))?;
-    let (chain, key) = read_identity(&settings.identity)?;
+    let authorities = read_texts(&settings.client_roots, ROOTS_BYTES_MAX)?;
+    let lists = read_texts(&settings.revocation_lists, CRL_BYTES_MAX)?;
+    let roots = ClientRoots::from_labelled_pem(&labelled(&authorities), &labelled(&lists))?;
+    lists.iter().for_each(warn_of_ended_lists);
+    let (chain, key) = identity(settings)?;
+    let verifier = roots.verifier(&provider);
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)?;
-    // A client is looked at whenever it comes: what was revoked since holds.
+    // Each connection verifies the client again, so a revocation counts at once.
     config.send_tls13_tickets = 0;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-fn read_revocation_lists(
-    path: &Path,
-) -> Result<Vec<CertificateRevocationListDer<'static>>, TrustError> {
-    let broken = |what: String| TrustError::Lists { path: path.to_owned(), what };
-    let mut text = Vec::new();
-    read_at_most(path, LISTS_BYTES_MAX, &mut text)?;
-    if text.len() > LISTS_BYTES_MAX {
-        return Err(broken(format!("is larger than {LISTS_BYTES_MAX} bytes")));
+/// The chain and the key of the listener.
+fn identity(
+    settings: &PushSettings,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TrustError> {
+    let files = &settings.identity;
+    let IdentityTexts { chain, key } = read_identity(files)?;
+    let broken = |path: &Path, what: String| TrustError::Identity { path: path.to_owned(), what };
+    let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| broken(&files.certificate, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(broken(&files.certificate, "no certificate in it".into()));
     }
-    let lists = CertificateRevocationListDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-    match lists.map_err(|error| broken(error.to_string()))? {
-        lists if lists.is_empty() => Err(broken("no revocation list in it".into())),
-        lists => {
-            lists.iter().for_each(|list| warn_of_end(path, list));
-            Ok(lists)
+    let key = PrivateKeyDer::from_pem_slice(&key);
+    Ok((chain, key.map_err(|error| broken(&files.key, error.to_string()))?))
+}
+
+/// A file's text with its path.
+struct LabelledText {
+    label: String,
+    text: Vec<u8>,
+}
+
+fn read_texts(paths: &[PathBuf], bytes_max: usize) -> Result<Vec<LabelledText>, TrustError> {
+    let read = |path: &PathBuf| {
+        let mut text = Vec::new();
+        read_at_most(path, bytes_max, &mut text)?;
+        Ok(LabelledText { label: path.display().to_string(), text })
+    };
+    paths.iter().map(read).collect()
+}
+
+fn labelled(texts: &[LabelledText]) -> Vec<(&str, &[u8])> {
+    texts.iter().map(|each| (each.label.as_str(), each.text.as_slice())).collect()
+}
+
+/// Warns of lists that have ended: the listener refuses the clients of their issuers, and
+/// everything else goes on.
+fn warn_of_ended_lists(LabelledText { label, text }: &LabelledText) {
+    for list in CertificateRevocationListDer::pem_slice_iter(text).flatten() {
+        let Ok((_, list)) = CertificateRevocationList::from_der(&list) else { continue };
+        let now = ASN1Time::now();
+        if let Some(next) = list.next_update().filter(|next| *next < now) {
+            let issuer = list.issuer().to_string();
+            let text = format!(
+                "push.revocation_lists: {label}: the list of {issuer:?} ended on {next}; clients \
+                 of that issuer are refused; fetch a newer list, and reload"
+            );
+            say_at(Priority::Warning, &text);
         }
     }
 }
-
-/// Orders and renewals go on with a list that has ended: its clients are refused, and that is said.
-fn warn_of_end(path: &Path, list: &CertificateRevocationListDer<'_>) {
-    let Ok((_, list)) = CertificateRevocationList::from_der(list) else { return };
-    let now = ASN1Time::now();
-    if let Some(next) = list.next_update().filter(|next| *next < now) {
-        let (path, issuer) = (path.display(), list.issuer().to_string());
-        let text = format!(
-            "push.revocation_lists: {path}: the list of {issuer:?} ended on {next}; whoever it \
-             issued is refused; fetch a newer one, and reload"
-        );
-        say_at(Priority::Warning, &text);
-    }
-}
-
-/// Bytes of a file with revocation lists.
-const LISTS_BYTES_MAX: usize = 16 << 20;

@@ -11,7 +11,7 @@ use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 
 use super::harness::wait_for;
-use super::site::{Site, server};
+use super::site::{Site, authority, server};
 
 const ROLES: &str = "
 [[push.role]]
@@ -112,7 +112,7 @@ fn heads_that_are_too_slow_or_too_large_end_and_so_does_what_is_no_http() {
 fn a_connection_has_one_answer_and_the_next_is_no_resumption() {
     let site = Site::start(ROLES);
     site.client("good.test");
-    let config = config(&site, "good.test");
+    let config = config(&site, &[], "good.test");
     for _ in 0..2 {
         let mut stream = connect_with(&site, &config);
         assert_eq!(stream.conn.handshake_kind(), Some(HandshakeKind::Full));
@@ -124,6 +124,23 @@ fn a_connection_has_one_answer_and_the_next_is_no_resumption() {
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
         assert_eq!(text.matches("HTTP/1.1 ").count(), 1, "{text}");
     }
+}
+
+/// Path building without bounds takes 10 s of processor time for this chain of 15 KB.
+#[test]
+fn chain_bomb_is_refused_before_path_building() {
+    let site = Site::start(ROLES);
+    site.client("good.test");
+    let authorities: Vec<_> = (0..10).map(|_| authority("rung")).collect();
+    site.issue_by(&authorities[0].0, "bomb", |_| {});
+    let pem = authorities.iter().map(|(_, pem)| CertificateDer::from_pem_slice(pem.as_bytes()));
+    let mut chain: Vec<_> = pem.map(Result::unwrap).collect();
+    chain.extend((0..1_400).map(|_| CertificateDer::from(vec![0x30, 3, 2, 1, 0])));
+    let mut bomb = connect_with(&site, &config(&site, &chain, "bomb"));
+    let refusal = bomb.read(&mut [0]).unwrap_err().to_string();
+    assert!(refusal.contains("CertificateUnknown"), "{refusal}");
+    site.wait_until_said("its chain has 1411 certificates, and at most 7 are read");
+    assert_eq!(site.curl(Some("good.test"), &[], "/certificates").status, 200);
 }
 
 #[test]
@@ -141,20 +158,22 @@ fn what_is_refused_again_and_again_does_not_fill_the_journal() {
 }
 
 pub fn connect(site: &Site, client: &str) -> StreamOwned<ClientConnection, TcpStream> {
-    connect_with(site, &config(site, client))
+    connect_with(site, &config(site, &[], client))
 }
 
-fn config(site: &Site, client: &str) -> Arc<ClientConfig> {
+/// A client that sends `more` behind its own certificate.
+fn config(site: &Site, more: &[CertificateDer<'static>], client: &str) -> Arc<ClientConfig> {
     let provider = Arc::new(lane_provider(ProviderChoice::Auto, &Group::ALL).unwrap().crypto);
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(site.path("ca.pem")).unwrap()).unwrap();
     let file = |kind: &str| site.path(&format!("{client}.{kind}"));
+    let own = CertificateDer::from_pem_file(file("pem")).unwrap();
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_client_auth_cert(
-            vec![CertificateDer::from_pem_file(file("pem")).unwrap()],
+            [&[own], more].concat(),
             PrivateKeyDer::from_pem_file(file("key")).unwrap(),
         );
     Arc::new(config.unwrap())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::sign::SingleCertAndKey;
 use rustls::time_provider::TimeProvider;
@@ -91,6 +92,17 @@ impl ClientContext {
             false => Resumption::disabled(),
         };
         Ok(Arc::new(config))
+    }
+
+    /// A verifier of servers' certificates, to judge a chain without a connection.
+    ///
+    /// # Errors
+    /// The provider cannot run on this machine.
+    pub fn server_verifier(
+        self: &Arc<Self>,
+    ) -> Result<Arc<dyn ServerCertVerifier>, ClientOptionsError> {
+        let provider = lane_provider(self.options.provider, &self.options.groups)?.crypto;
+        Ok(Arc::new(self.verifier(&provider)))
     }
 
     /// The calling lane's own verifier.

@@ -172,6 +172,12 @@ impl Roots {
         Self::checked(label, owned)
     }
 
+    /// The certificates that can be authorities: a system's bundle may have others.
+    pub fn usable(&self) -> Self {
+        let is_usable = |root: &&Root| Anchors::default().trust(&root.der).is_ok();
+        Self::of(self.certificates.iter().filter(is_usable).cloned().collect())
+    }
+
     /// How many different certificates there are.
     pub fn len(&self) -> usize {
         self.certificates.len()

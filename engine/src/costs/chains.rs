@@ -36,6 +36,8 @@ fn no_chain_costs_more_than_the_table_says() {
         assert!(cost.verified <= most.verified, "{name}: {cost:?}");
         let behind = chain_cost(&chain, &server_verdict);
         assert_eq!((behind.parsed, behind.verified), (cost.parsed, cost.verified), "{name}");
+        let shared = chain_cost(&chain, &shared_verdict);
+        assert_eq!((shared.parsed, shared.verified), (cost.parsed, cost.verified), "{name}");
     }
 }
 
@@ -108,6 +110,12 @@ fn search<'a>(
 
 pub(super) fn client_verdict(chain: &[CertificateDer<'_>]) {
     let verifier = LaneVerifier::new(&client_roots(), true, &counting(), &Rc::default());
+    let _ = verifier.verify_client_cert(&chain[0], &chain[1..], now());
+}
+
+/// The same by the verifier of servers that are not lanes.
+fn shared_verdict(chain: &[CertificateDer<'_>]) {
+    let verifier = client_roots().verifier(&counting());
     let _ = verifier.verify_client_cert(&chain[0], &chain[1..], now());
 }
 

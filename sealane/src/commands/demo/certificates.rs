@@ -7,21 +7,16 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, date_time_ymd,
 };
-use rustls::RootCertStore;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier as _;
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{ServerName, UnixTime};
 use sealane_engine::certificates::DefaultCertificate;
 use sealane_engine::certificates::IndexBuilder;
+use sealane_engine::client::{ClientContexts, ClientOptions, Roots};
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use thiserror::Error;
@@ -69,7 +64,7 @@ impl DemoFiles {
         let index = builder.finish(DefaultCertificate::First).index;
         let Some(certificate) = index.iter().next() else { return false };
         let Some(leaf) = certificate.chain().next() else { return false };
-        certificate.verify(&provider.crypto).is_ok() && verifies(&ca, leaf, then, provider.crypto)
+        certificate.verify(&provider.crypto).is_ok() && verifies(&ca, leaf, then)
     }
 
     fn make(&self, now: Duration) -> Result<(), DemoFilesError> {
@@ -95,13 +90,11 @@ pub(super) enum DemoFilesError {
     },
 }
 
-fn verifies(ca: &[u8], leaf: &[u8], then: Duration, provider: CryptoProvider) -> bool {
-    let mut roots = RootCertStore::empty();
-    let added = CertificateDer::from_pem_slice(ca).is_ok_and(|ca| roots.add(ca).is_ok());
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider)).build();
-    let (true, Ok(verifier), Ok(name)) = (added, verifier, ServerName::try_from("localhost"))
-    else {
+fn verifies(ca: &[u8], leaf: &[u8], then: Duration) -> bool {
+    let verifier = Roots::from_pem("ca.pem", ca)
+        .and_then(|roots| ClientContexts::new().context(&ClientOptions::trusting(roots)))
+        .and_then(|context| context.server_verifier());
+    let (Ok(verifier), Ok(name)) = (verifier, ServerName::try_from("localhost")) else {
         return false;
     };
     let then = UnixTime::since_unix_epoch(then);

@@ -7,11 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
-use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Stream};
-use sealane_engine::policy::Policy;
-use sealane_engine::provider::{ProviderChoice, ProviderError, lane_provider};
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use rustls::time_provider::DefaultTimeProvider;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, Stream};
+use sealane_engine::client::{ClientContexts, ClientOptions, ClientOptionsError, Roots};
 use thiserror::Error;
 
 use super::invitation::{Invitation, SERVER_NAME};
@@ -45,9 +44,12 @@ pub(super) fn try_out(invitation: &Invitation<'_>, out: &mut dyn Write) -> Resul
 /// Why the page was not what it should be.
 #[derive(Debug, Error)]
 pub(super) enum VisitError {
-    /// The CA's file.
+    /// The CA's file cannot be read.
     #[error("the demo CA cannot be used: {0}")]
-    Ca(String),
+    Ca(io::Error),
+    /// The CA's certificate, or the cryptography, cannot be used.
+    #[error("the demo CA cannot be used: {0}")]
+    Client(#[from] ClientOptionsError),
     /// curl ran and was not content; this is what it said.
     #[error("curl said: {0}")]
     Curl(String),
@@ -65,9 +67,6 @@ pub(super) enum VisitError {
         /// What came.
         came: String,
     },
-    /// The cryptography.
-    #[error(transparent)]
-    Provider(#[from] ProviderError),
     /// A session was resumed, or was not.
     #[error("{0}")]
     Resumption(&'static str),
@@ -106,18 +105,12 @@ struct Visitor<'a> {
 
 impl<'a> Visitor<'a> {
     fn new(invitation: &'a Invitation<'a>) -> Result<Self, VisitError> {
-        let broken = |what: String| VisitError::Ca(what);
-        let ca = fs::read(invitation.ca).map_err(|error| broken(error.to_string()))?;
-        let ca = CertificateDer::from_pem_slice(&ca).map_err(|error| broken(error.to_string()))?;
-        let mut roots = RootCertStore::empty();
-        roots.add(ca)?;
-        let crypto = lane_provider(ProviderChoice::default(), &Policy::default().groups)?.crypto;
-        let mut config = ClientConfig::builder_with_provider(Arc::new(crypto))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { config: Arc::new(config), invitation })
+        let ca = fs::read(invitation.ca).map_err(VisitError::Ca)?;
+        let roots = Roots::from_pem(&invitation.ca.display().to_string(), &ca)?;
+        let options =
+            ClientOptions { alpn: vec![b"http/1.1".to_vec()], ..ClientOptions::trusting(roots) };
+        let context = ClientContexts::new().context(&options)?;
+        Ok(Self { config: context.replica(Arc::new(DefaultTimeProvider))?, invitation })
     }
 
     /// The page over a connection of its own, and how that connection began.

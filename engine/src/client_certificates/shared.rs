@@ -1,0 +1,80 @@
+//! A verifier of clients' certificates for servers that are not lanes: [`ClientRoots::verifier`].
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
+};
+
+use super::{ClientRoots, Distrust};
+
+impl ClientRoots {
+    /// A verifier that requires a certificate, for a server whose sessions move between threads. It
+    /// judges a chain as lanes do, and reads no more of it.
+    pub fn verifier(&self, provider: &CryptoProvider) -> Arc<dyn ClientCertVerifier> {
+        let algorithms = provider.signature_verification_algorithms;
+        Arc::new(SharedVerifier { algorithms, roots: self.clone() })
+    }
+}
+
+/// A verifier that all threads may use.
+#[derive(Debug)]
+pub(crate) struct SharedVerifier {
+    algorithms: WebPkiSupportedAlgorithms,
+    roots: ClientRoots,
+}
+
+impl ClientCertVerifier for SharedVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.roots.subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let judged = self.roots.judge(end_entity, intermediates, now, &self.algorithms);
+        judged.map(|_| ClientCertVerified::assertion()).map_err(of_server)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// A list that has ended is a fault of the server. rustls answers `unknown_ca` to it, which sends
+/// the client's operator to the wrong place, so it becomes `certificate_unknown`.
+fn of_server(error: Error) -> Error {
+    match Distrust::of(error.clone(), &[]) {
+        ended @ Distrust::CrlExpired => {
+            Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(ended))))
+        }
+        _ => error,
+    }
+}
