@@ -15,6 +15,7 @@ use crate::agreement::Agreement;
 use crate::error::{FORMAT, Fault, StoreError};
 use crate::lock_file;
 use crate::pages::{Metas, Visitors, Walk};
+use crate::regular::open_regular;
 use crate::store::{DATA_FILE, Store, share_folder};
 use crate::tables::{Tables, digest_from, digest_of_expiry_key, expiry_key};
 
@@ -52,7 +53,7 @@ pub fn examine(path: &Path, begun: impl FnOnce()) -> Result<Examined, StoreError
 
 /// Reads all pages and what stands in them.
 fn check_pages(path: &Path) -> Result<Agreement, StoreError> {
-    let file = match File::open(path.join(DATA_FILE)) {
+    let file = match open_regular(&path.join(DATA_FILE)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(StoreError::Absent { path: path.into() });
         }

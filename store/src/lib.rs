@@ -30,6 +30,7 @@ mod names;
 mod pages;
 mod pem;
 mod record;
+mod regular;
 mod removal;
 mod seal;
 mod served;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::READERS_MAX;
 use crate::error::Fault;
+use crate::regular::open_regular_to_write;
 use crate::state::Stamp;
 use crate::store::LOCK_FILE;
 use crate::tables::begun_file;
@@ -16,7 +17,7 @@ pub(crate) struct LockFile(File);
 impl LockFile {
     /// That of the database in `folder`.
     pub(crate) fn open(folder: &Path) -> Result<Self, Fault> {
-        let file = File::options().read(true).write(true).open(folder.join(LOCK_FILE));
+        let file = open_regular_to_write(&folder.join(LOCK_FILE));
         Ok(Self(file.map_err(heed::Error::Io)?))
     }
 

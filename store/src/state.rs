@@ -6,7 +6,7 @@
 //! lines, replaced whole after each commit. Whoever can write to the folder can write it too: it is
 //! there for mistakes, not for attackers.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -14,6 +14,7 @@ use std::path::Path;
 use sealane_engine::certificates::StoreId;
 
 use crate::group::replace_file;
+use crate::regular::open_regular;
 
 /// What is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl From<&Metadata> for Stamp {
 impl State {
     /// What the folder `path` remembers; none if it remembers nothing that can be read.
     pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
-        let file = match File::open(path.join(STATE_FILE)) {
+        let file = match open_regular(&path.join(STATE_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };

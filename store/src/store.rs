@@ -16,6 +16,7 @@ use sealane_engine::certificates::{CertificateDigest, KeyType, StoreId};
 
 use crate::error::{FORMAT, Fault, StoreError};
 use crate::lock_file::LockFile;
+use crate::regular::open_folder;
 use crate::seal::SealingKeyId;
 use crate::state::{Stamp, State};
 use crate::tables::{Tables, begun_file, digest_of_expiry_key, expiry_key};
@@ -383,7 +384,7 @@ pub(crate) fn share_folder(path: &Path) -> Result<File, StoreError> {
 
 fn lock_folder_as(path: &Path, how: FlockOperation) -> Result<File, StoreError> {
     let lock = || {
-        let folder = File::open(path)?;
+        let folder = open_folder(path)?;
         rustix::fs::flock(&folder, how)?;
         Ok(folder)
     };

@@ -22,6 +22,7 @@ use crate::lock_file::{LockFile, Reader};
 use crate::names::Row;
 use crate::pages::{Metas, Visitors, Walk};
 use crate::record::Record;
+use crate::regular::open_regular;
 use crate::seal::SealingKeyError;
 use crate::state::STATE_FILE;
 use crate::store::{DATA_FILE, LOCK_FILE};
@@ -360,7 +361,7 @@ fn check_length(path: &Path) -> Result<(), Fault> {
 /// A file and its length; none if it is not there, or empty, as a process leaves it that was ended
 /// when it made it: LMDB begins anew.
 pub(crate) fn begun_file(path: &Path) -> Result<Option<(File, u64)>, Fault> {
-    let file = match File::open(path) {
+    let file = match open_regular(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.map_err(heed::Error::Io)?,
     };

@@ -1,14 +1,15 @@
-//! What whoever fills a store has to say to those who serve from it: a file beside the database, so
-//! that it is read without the map of a database that may be damaged.
+//! A message from the agent to the serving process. It is a file next to the database, so it is
+//! read without the map of a database that may be damaged.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 
 use crate::group::replace_file;
+use crate::regular::open_regular;
 use crate::store::Store;
 
 impl Store {
-    /// Leaves word, in the place of what was said before; none takes that back.
+    /// Leaves a message in the place of the one before. None removes that one.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -22,18 +23,18 @@ impl Store {
         replace_file(self.path(), WORD_FILE, word.as_bytes())
     }
 
-    /// The word that was left, its first [`WORD_BYTES_MAX`] bytes.
+    /// The message, its first [`WORD_BYTES_MAX`] bytes.
     #[must_use]
     pub fn word(&self) -> Option<String> {
         let mut word = Vec::new();
-        let file = File::open(self.path().join(WORD_FILE)).ok()?;
+        let file = open_regular(&self.path().join(WORD_FILE)).ok()?;
         file.take(WORD_BYTES_MAX).read_to_end(&mut word).ok()?;
         Some(String::from_utf8_lossy(&word).into_owned())
     }
 }
 
-/// Bytes of a word, at most.
+/// Bytes of a message, at most.
 pub const WORD_BYTES_MAX: u64 = 4096;
-/// The file with what the agent says of a fleet that does not answer: since when, in Unix time, a
-/// space, and what is wrong.
+/// The file with the agent's report of a fleet that does not answer: since when, in Unix time, a
+/// space, and the error.
 const WORD_FILE: &str = "fleet-away";

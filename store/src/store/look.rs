@@ -1,6 +1,5 @@
 //! How a store's file looks from outside, and whether it is known to be in order: [`Look`].
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -9,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::error::StoreError;
 use crate::pages::Metas;
+use crate::regular::{open_folder, open_regular};
 use crate::state::{Stamp, State};
 
 use super::{DATA_FILE, LOCK_FILE, Store};
@@ -40,7 +40,7 @@ impl Store {
     /// # Errors
     /// The system's.
     pub fn look(&self) -> Result<Option<Look>, StoreError> {
-        let folder = File::open(&self.path).and_then(|folder| {
+        let folder = open_folder(&self.path).and_then(|folder| {
             match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared) {
                 Err(Errno::WOULDBLOCK) => Ok(None),
                 locked => Ok(locked.map(|()| Some(folder))?),
@@ -58,7 +58,7 @@ impl Store {
     /// False while a process is about to change it.
     pub fn is_vouched(path: &Path) -> bool {
         let vouched = || {
-            let folder = File::open(path).ok()?;
+            let folder = open_folder(path).ok()?;
             rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared).ok()?;
             vouched_state(path)
         };
@@ -70,7 +70,7 @@ impl Store {
     /// first. False also where the folder cannot be written.
     pub fn take_vouched(path: &Path) -> bool {
         let take = || {
-            let folder = File::open(path).ok()?;
+            let folder = open_folder(path).ok()?;
             rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
             let known = vouched_state(path)?;
             State { is_vouched: false, ..known }.write(path).ok()?;
@@ -88,7 +88,7 @@ impl Store {
     /// The system's.
     pub fn vouch(&self, examined: Stamp) -> Result<bool, StoreError> {
         let system = |error| StoreError::system(&self.path, error);
-        let folder = File::open(&self.path).map_err(system)?;
+        let folder = open_folder(&self.path).map_err(system)?;
         match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Ok(false),
             locked => locked.map_err(|error| system(error.into()))?,
@@ -102,7 +102,7 @@ impl Store {
 
     pub(crate) fn look_between_changes(&self) -> Result<Look, StoreError> {
         let system = |error| StoreError::system(&self.path, error);
-        let file = File::open(self.path.join(DATA_FILE)).map_err(system)?;
+        let file = open_regular(&self.path.join(DATA_FILE)).map_err(system)?;
         let stamp = Stamp::from(&file.metadata().map_err(system)?);
         let known = State::read(&self.path).map_err(system)?.filter(|known| known.id == self.id);
         let metas = Metas::read(&file).ok();
