@@ -14,6 +14,7 @@
 
 mod connections;
 mod handshakes;
+mod quotas;
 mod requests;
 mod roles;
 mod server;

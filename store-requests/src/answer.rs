@@ -1,7 +1,7 @@
 //! What is answered, as it goes over the wire: plain data, never a private key.
 
 use sealane_engine::certificates::CertificateDigest;
-use sealane_store::Served;
+use sealane_store::{KeyedStore, Served, StoreError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use x509_parser::certificate::X509Certificate;
@@ -106,22 +106,27 @@ pub fn shown(served: &Served) -> ShownCertificate {
     }
 }
 
-/// A place in the list of all certificates, as `after` has it.
-pub(crate) fn place(served: &Served) -> String {
-    format!("{}-{}", served.listed.not_after_s, hex(&served.listed.digest.0))
+/// The place in the list of all certificates from which the next answer goes on, as `after` has it.
+/// It is sealed: it may be that of a certificate that the client may not see.
+pub(crate) fn cursor(
+    store: &KeyedStore,
+    (not_after_s, digest): (i64, CertificateDigest),
+) -> Result<String, StoreError> {
+    let place = [not_after_s.to_be_bytes().as_slice(), &digest.0].concat();
+    Ok(hex(&store.seal_beside(CURSOR, &place)?))
 }
 
-/// What [`place`] wrote.
-pub(crate) fn parse_place(text: &str) -> Option<(i64, CertificateDigest)> {
-    // A date may have a sign of its own.
-    let (date, digest) = text.rsplit_once('-')?;
-    let (pairs, rest) = digest.as_bytes().as_chunks::<2>();
-    if !rest.is_empty() || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+/// The place that [`cursor`] sealed.
+pub(crate) fn open_cursor(store: &KeyedStore, text: &str) -> Option<(i64, CertificateDigest)> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-    Some((date.parse().ok()?, CertificateDigest(bytes?.try_into().ok()?)))
+    let sealed: Vec<u8> = pairs.iter().map(byte).collect::<Option<_>>()?;
+    let place = store.open_beside(CURSOR, &sealed)?;
+    let (not_after, digest) = place.split_first_chunk()?;
+    Some((i64::from_be_bytes(*not_after), CertificateDigest(digest.try_into().ok()?)))
 }
 
 /// What tells a certificate from all others, as browsers and OpenSSL show it: SHA-256 of its DER.
@@ -133,3 +138,6 @@ pub fn fingerprint(der: &[u8]) -> String {
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// What the seal of a cursor is bound to.
+const CURSOR: &str = "list of certificates";

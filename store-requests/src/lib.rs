@@ -15,11 +15,13 @@ mod answer;
 mod batches;
 mod bundles;
 pub mod query;
+mod quota;
 mod request;
 mod upload;
 
 pub use answer::{ReadBack, Removed, ShownCertificate, Stored, fingerprint, hex, shown};
 pub use batches::{BATCH_BYTES, BATCH_MAX, Batch, Batches, May, Mistakes};
 pub use bundles::{Bundle, Bundles};
+pub use quota::{Quota, QuotaReached};
 pub use request::{Answer, LIMIT_DEFAULT, LIMIT_MAX, NAMES_MAX, Refused, Request, remove};
 pub use upload::{NotStored, STREAM_BYTES_MAX, StreamEnd, Tally, Upload};

@@ -1,9 +1,8 @@
 //! What is asked, and how it is carried out: [`Request`].
 
-use sealane_engine::certificates::CertificateDigest;
-use sealane_store::{KeyedStore, READ_BYTES_MAX, Served, Store, StoreError};
+use sealane_store::{KeyedStore, Store, StoreError};
 
-use crate::answer::{ReadBack, Removed, parse_place, place, shown};
+use crate::answer::{ReadBack, Removed, cursor, open_cursor, shown};
 use crate::batches::May;
 
 /// What is asked of a store.
@@ -11,8 +10,8 @@ use crate::batches::May;
 pub enum Request {
     /// Certificates are listed, those that expire first first.
     List {
-        /// The last one that is known already.
-        after: Option<(i64, CertificateDigest)>,
+        /// The sealed place of the last one that is known already: `next` of an answer.
+        after: Option<String>,
         /// How many.
         limit: usize,
     },
@@ -85,13 +84,6 @@ impl Request {
             ([_, ..], ..) => return wrong("name: one at a time, and nothing beside it".into()),
             _ => return wrong("after, limit: one of each at most".into()),
         }
-        let after = match after.first().map(|text| (text, parse_place(text))) {
-            None => None,
-            Some((_, Some(place))) => Some(place),
-            Some((text, None)) => {
-                return wrong(format!("after: {text:?} is not what `next` of an answer had"));
-            }
-        };
         let limit = match limit.first().map(|text| (text, text.parse())) {
             None => LIMIT_DEFAULT,
             Some((_, Ok(limit @ 1..=LIMIT_MAX))) => limit,
@@ -99,7 +91,7 @@ impl Request {
                 return wrong(format!("limit: {text:?} is no number from 1 to {LIMIT_MAX}"));
             }
         };
-        Ok(Self::List { after, limit })
+        Ok(Self::List { after: after.first().cloned(), limit })
     }
 
     /// Does what is asked, and what has no body to come; `may` says for which names.
@@ -115,7 +107,7 @@ impl Request {
         now_s: i64,
     ) -> Result<Answer, Refused> {
         match self {
-            Self::List { after, limit } => list(store, *after, *limit, may),
+            Self::List { after, limit } => list(store, after.as_deref(), *limit, may),
             Self::Put => Err(Refused::Method),
             Self::Remove { names } => {
                 names.iter().try_for_each(|name| allow(name, may))?;
@@ -136,17 +128,20 @@ impl Request {
 
 fn list(
     store: &KeyedStore,
-    after: Option<(i64, CertificateDigest)>,
+    after: Option<&str>,
     limit: usize,
     may: May<'_>,
 ) -> Result<Answer, Refused> {
-    let read = store.store().read_back_by_expiry(after, limit)?;
-    let bytes: usize = read.served.iter().map(Served::chain_bytes).sum();
-    let is_full = read.served.len() == limit || bytes >= READ_BYTES_MAX;
-    let next = read.served.last().filter(|_| is_full).map(place);
+    let opened = after.map(|text| open_cursor(store, text).ok_or(text));
+    let after = opened.transpose().map_err(|text| {
+        // It may be as long as a line of a request.
+        let text: String = text.chars().take(CURSOR_SHOWN_MAX).collect();
+        Refused::Parameter(format!("after: {text:?} is not the `next` of an answer"))
+    })?;
     let is_allowed = |names: &[String]| names.iter().all(|name| may(name));
-    let allowed = read.served.iter().filter(|served| is_allowed(&served.listed.names));
-    let certificates = allowed.map(shown).collect();
+    let read = store.store().read_back_by_expiry(after, limit, &is_allowed)?;
+    let next = read.next.map(|place| cursor(store, place)).transpose()?;
+    let certificates = read.served.iter().map(shown).collect();
     Ok(Answer::ReadBack(ReadBack { certificates, generation: read.generation, next }))
 }
 
@@ -159,8 +154,9 @@ fn list(
 /// The store cannot be written; then nothing is removed, but with [`StoreError::NotNoted`].
 pub fn remove(store: &Store, names: &[String], now_s: i64) -> Result<Removed, StoreError> {
     let removed = store.remove(names, now_s)?;
-    // Also if nothing was there: an earlier one may have been interrupted before this.
-    let erased = store.erase_deleted().err();
+    // An earlier removal may have been interrupted before it erased.
+    let is_due = removed.names > 0 || store.is_erasure_due();
+    let erased = is_due.then(|| store.erase_deleted()).and_then(Result::err);
     let warnings = erased.map(|error| format!("removed, but not erased from the file: {error}"));
     let mut covered = Vec::new();
     for name in names {
@@ -204,6 +200,8 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
+/// Characters of a wrong `after` that are shown.
+const CURSOR_SHOWN_MAX: usize = 64;
 /// Certificates that are listed unless another number is wanted.
 pub const LIMIT_DEFAULT: usize = 100;
 /// Certificates that are listed at most.

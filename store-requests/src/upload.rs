@@ -5,6 +5,7 @@ use sealane_store::{Imported, KeyedStore, StoreError};
 
 use crate::answer::Stored;
 use crate::batches::{Batches, May, Mistakes};
+use crate::quota::{Quota, QuotaReached};
 use crate::request::MISTAKES_TOLD_MAX;
 
 /// Certificates that come in a stream and are stored, a batch in each transaction: what was stored
@@ -14,6 +15,7 @@ pub struct Upload<'p> {
     bytes_left: u64,
     /// The store's, after the last batch.
     generation: u64,
+    quota: Option<&'p mut Quota>,
     store: &'p KeyedStore,
     tally: Tally,
 }
@@ -29,7 +31,14 @@ impl<'p> Upload<'p> {
     ) -> Self {
         let batches = Batches::new(source, provider, may);
         let generation = store.store().generation().unwrap_or_default();
-        Self { batches, bytes_left: STREAM_BYTES_MAX, generation, store, tally: Tally::default() }
+        let (quota, tally) = (None, Tally::default());
+        Self { batches, bytes_left: STREAM_BYTES_MAX, generation, quota, store, tally }
+    }
+
+    /// The same for a client that may have so many certificates in the store.
+    #[must_use]
+    pub fn within(self, quota: &'p mut Quota) -> Self {
+        Self { quota: Some(quota), ..self }
     }
 
     /// Where what comes next goes; it is never empty.
@@ -89,6 +98,9 @@ impl<'p> Upload<'p> {
 
     fn store(&mut self, now_s: i64) -> Result<(), NotStored> {
         while let Some(batch) = self.batches.next(now_s)? {
+            if let Some(quota) = &mut self.quota {
+                quota.take(self.store.store(), &batch.certificates)??;
+            }
             let Imported { added, replaced, unchanged } =
                 self.store.import(&batch.certificates, now_s)?;
             // Not at the end: what ends a stream may be that the store is damaged, and not read.
@@ -146,6 +158,9 @@ pub enum NotStored {
     /// The stream had nothing in it.
     #[error("nothing in it; send chains with their keys, in PEM, one after the other")]
     Nothing,
+    /// The client has as many certificates in the store as it may.
+    #[error(transparent)]
+    Quota(#[from] QuotaReached),
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),

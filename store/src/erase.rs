@@ -6,7 +6,7 @@
 //! gaps in used pages are filled too. LMDB never reads either. It is done while no process writes,
 //! and after the last one that reads an older state.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
@@ -16,10 +16,26 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::error::{Fault, StoreError};
+use crate::group::replace_file;
 use crate::pages::{META_PAGES, Metas, PageFault, Use, Visitors, Walk};
 use crate::store::{Store, lock_folder};
 
 impl Store {
+    /// Notes that something is about to be deleted, until it is erased.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub(crate) fn note_erasure_due(&self) -> Result<(), StoreError> {
+        let noted = replace_file(self.path(), ERASURE_DUE, b"");
+        noted.map_err(|error| StoreError::system(self.path(), error))
+    }
+
+    /// Whether something was deleted that is not erased: a process ended before it did.
+    #[must_use]
+    pub fn is_erasure_due(&self) -> bool {
+        self.path().join(ERASURE_DUE).exists()
+    }
+
     /// Erases whatever was deleted from the file. A crash meanwhile harms nothing; done again, it
     /// erases the rest.
     ///
@@ -40,6 +56,12 @@ impl Store {
             .and_then(|()| erase(&file).map_err(|fault| StoreError::of_pages(self.path(), fault)));
         txn.abort();
         erased?;
+        match fs::remove_file(self.path().join(ERASURE_DUE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::system(self.path(), error));
+            }
+            _ => {}
+        }
         self.note_state(&before).map_err(StoreError::after_commit)?;
         drop(lock);
         Ok(())
@@ -115,6 +137,8 @@ fn empty(file: &File, part: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
+/// The file that is there from before something is deleted until it is erased.
+const ERASURE_DUE: &str = "erase";
 /// How often the list of readers is looked at.
 const READERS_TICK: Duration = Duration::from_millis(5);
 /// Readers take microseconds, a list of certificates milliseconds. A test has one that stays.

@@ -12,6 +12,7 @@ use sealane_engine::certificates::{
     Certificate, CertificateDigest, EncodedKey, OpenedCertificate, StoredCertificate,
 };
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
 
 use crate::error::{Fault, StoreError};
 use crate::names::Rows;
@@ -55,6 +56,20 @@ impl KeyedStore {
         &self.store
     }
 
+    /// Seals a value that stays outside of the store, for the place where it is used.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub fn seal_beside(&self, place: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let sealed = self.keys.seal_for(place, value);
+        sealed.map_err(|error| Fault::from(error).at(self.store.path()))
+    }
+
+    /// Opens what [`Self::seal_beside`] sealed for a place; none if it did not.
+    pub fn open_beside(&self, place: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.keys.open_at(place, sealed).ok()
+    }
+
     /// Adds certificates in one transaction. Of two with one kind of key the later one is served
     /// for the names they have in common, and one that is served for no name any more is removed.
     /// One that is served already keeps the time at which it was put, but where the store
@@ -70,7 +85,27 @@ impl KeyedStore {
         certificates: &[Arc<Certificate>],
         now_s: i64,
     ) -> Result<Imported, StoreError> {
+        check_names(certificates)?;
+        if self.has_all(certificates)? {
+            let unchanged = certificates.len() as u64;
+            return Ok(Imported { unchanged, ..Imported::default() });
+        }
         self.import_with(certificates, now_s, |_| Ok(()))
+    }
+
+    /// Whether all of them are there as they would be written now, so nothing has to be written.
+    fn has_all(&self, certificates: &[Arc<Certificate>]) -> Result<bool, StoreError> {
+        self.store.read(|txn| {
+            if self.tables().is_behind(txn)? {
+                return Ok(false);
+            }
+            // The write finds out what is wrong with one that cannot be read.
+            let is_whole = |each: &Arc<Certificate>| {
+                let digest = chain_digest(each.chain());
+                self.is_whole(txn, digest, each).unwrap_or(false)
+            };
+            Ok(certificates.iter().all(is_whole))
+        })
     }
 
     /// The same with `more`, which is written in the same transaction.
@@ -133,7 +168,9 @@ impl KeyedStore {
     ) -> Result<bool, Fault> {
         let digest = chain_digest(certificate.chain());
         let record = self.tables().record(txn, digest).ok().flatten();
-        let here_s = record.map(|record| record.imported_s);
+        let here_s = record.as_ref().map(|record| record.imported_s);
+        // Perhaps sealed with an old key.
+        let is_here = record.is_some_and(|record| self.open_record(txn, digest, &record).is_ok());
         let is_newer = here_s.is_none_or(|here_s| here_s < put.at_s());
         let is_whole = self.is_whole(txn, digest, certificate).unwrap_or(false);
         // What all machines have stays as it is; of what others have, or removed, nobody knows here
@@ -160,8 +197,10 @@ impl KeyedStore {
         }
         match (is_whole, replaced.is_empty()) {
             (true, _) => {}
-            (false, true) => imported.added += 1,
             (false, false) => imported.replaced += 1,
+            // It was sealed again, or put later.
+            (false, true) if is_here => imported.unchanged += 1,
+            (false, true) => imported.added += 1,
         }
         for before in replaced {
             self.tables().drop_if_unserved(txn, CertificateDigest(before))?;
@@ -246,7 +285,7 @@ impl KeyedStore {
     /// key and its chain undamaged, and served for all of its names.
     fn is_whole(
         &self,
-        txn: &RwTxn<'_>,
+        txn: &RoTxn<'_, AnyTls>,
         digest: CertificateDigest,
         certificate: &Certificate,
     ) -> Result<bool, Fault> {

@@ -54,7 +54,7 @@ pub use pem::pem_text;
 pub use record::{Record, RecordError};
 pub use removal::{AHEAD_S_MAX, Removal};
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys, UnsealError};
-pub use served::{READ_BYTES_MAX, ReadBack, Served};
+pub use served::{READ_BYTES_MAX, ReadBack, SCANNED_MAX, Served};
 pub use state::{STATE_FILE, Stamp};
 pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
 pub use tables::chain_digest;

@@ -34,9 +34,16 @@ impl Store {
     /// The store cannot be written; then nothing is removed, but with [`StoreError::NotNoted`].
     pub fn remove(&self, names: &[String], now_s: i64) -> Result<Removed, StoreError> {
         let mut removed = Removed::default();
+        if !names.is_empty() {
+            if !self.has_any(names)? {
+                let unknown = names.iter().map(|name| plain(name)).collect();
+                return Ok(Removed { unknown, ..removed });
+            }
+            self.note_erasure_due()?;
+        }
         self.write(|txn| {
             for name in names {
-                let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+                let name = plain(name);
                 let served = self.tables.named(txn, &name)?;
                 if served.is_empty() {
                     removed.unknown.push(name);
@@ -64,6 +71,20 @@ impl Store {
             Ok(())
         })?;
         Ok(removed)
+    }
+
+    /// Whether anything is served for one of `names`. Who has nothing to remove does not wait for
+    /// those who write.
+    fn has_any(&self, names: &[String]) -> Result<bool, StoreError> {
+        self.read(|txn| {
+            for name in names {
+                // A row that cannot be read is something to remove.
+                if !matches!(self.tables.row(txn, &plain(name)), Ok(None)) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
     }
 
     /// The word of a name.
@@ -185,6 +206,11 @@ impl Tables {
         }
         from.removals(source, None)?.try_for_each(|word| self.put_removal(txn, &word?))
     }
+}
+
+/// A name as rows have it.
+fn plain(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 fn removal_from(name: &str, value: &[u8]) -> Result<Removal, Fault> {

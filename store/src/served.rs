@@ -30,6 +30,8 @@ impl Served {
 pub struct ReadBack {
     /// How often the store had been changed.
     pub generation: u64,
+    /// The last place that was read, if there may be more behind it.
+    pub next: Option<(i64, CertificateDigest)>,
     /// The certificates.
     pub served: Vec<Served>,
 }
@@ -47,8 +49,9 @@ impl Store {
         })
     }
 
-    /// Reads back the certificates that expire after the one with this last second and digest, or
-    /// from the first to expire: at most `count_max`, and none after [`READ_BYTES_MAX`] of chains.
+    /// Reads back the certificates with wanted names that expire after the one with this last
+    /// second and digest, or from the first to expire: at most `count_max`, none after
+    /// [`READ_BYTES_MAX`] of chains, and out of [`SCANNED_MAX`] certificates at most.
     ///
     /// # Errors
     /// It cannot be read.
@@ -56,20 +59,27 @@ impl Store {
         &self,
         after: Option<(i64, CertificateDigest)>,
         count_max: usize,
+        is_wanted: &dyn Fn(&[String]) -> bool,
     ) -> Result<ReadBack, StoreError> {
         let after = after.map(|(not_after_s, digest)| expiry_key(not_after_s, digest));
         let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         self.read(|txn| {
-            let keys = self.tables.expiry.range(txn, &(from, Bound::Unbounded))?;
-            let digests = keys.take(count_max).map(|entry| digest_of_expiry_key(entry?.0));
-            let mut read =
-                ReadBack { generation: self.tables.generation(txn)?, served: Vec::new() };
-            let mut bytes = 0;
-            for digest in digests {
-                let served = self.served(txn, digest?)?;
-                bytes += served.chain_bytes();
-                read.served.push(served);
-                if bytes >= READ_BYTES_MAX {
+            let generation = self.tables.generation(txn)?;
+            let mut read = ReadBack { generation, next: None, served: Vec::new() };
+            let (mut bytes, mut scanned) = (0, 0);
+            for entry in self.tables.expiry.range(txn, &(from, Bound::Unbounded))? {
+                let digest = digest_of_expiry_key(entry?.0)?;
+                let listed = self.listed(txn, digest)?;
+                scanned += 1;
+                let place = (listed.not_after_s, digest);
+                if is_wanted(&listed.names) {
+                    let served = self.served(txn, listed)?;
+                    bytes += served.chain_bytes();
+                    read.served.push(served);
+                }
+                let is_full = read.served.len() >= count_max || bytes >= READ_BYTES_MAX;
+                if is_full || scanned >= SCANNED_MAX {
+                    read.next = Some(place);
                     break;
                 }
             }
@@ -83,12 +93,12 @@ impl Store {
         digests: impl Iterator<Item = Result<CertificateDigest, Fault>>,
     ) -> Result<ReadBack, Fault> {
         let generation = self.tables.generation(txn)?;
-        let served = digests.map(|digest| self.served(txn, digest?)).collect::<Result<_, _>>()?;
-        Ok(ReadBack { generation, served })
+        let served = digests.map(|digest| self.served(txn, self.listed(txn, digest?)?));
+        Ok(ReadBack { generation, next: None, served: served.collect::<Result<_, _>>()? })
     }
 
-    fn served(&self, txn: &RoTxn<'_, AnyTls>, digest: CertificateDigest) -> Result<Served, Fault> {
-        let listed = self.listed(txn, digest)?;
+    fn served(&self, txn: &RoTxn<'_, AnyTls>, listed: Listed) -> Result<Served, Fault> {
+        let digest = listed.digest;
         let record = self.tables.record(txn, digest)?;
         let record = record.ok_or(Fault::What("a name or a date leads to no certificate"))?;
         let chain = self.tables.chain(txn, &record)?;
@@ -103,3 +113,5 @@ impl Store {
 /// Bytes of chains after which no more certificates are read back at once: with usual ones that are
 /// several thousand.
 pub const READ_BYTES_MAX: usize = 16 << 20;
+/// Certificates that one list looks at: a client with few names would look at all otherwise.
+pub const SCANNED_MAX: usize = 10_000;

@@ -107,6 +107,50 @@ fn what_is_imported_is_served_by_name_and_wildcard() {
 }
 
 #[test]
+fn import_of_what_is_there_writes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let [a, b] = [certificate(&["a.test"]), certificate(&["b.test"])];
+    store.import(&[Arc::clone(&a)], NOW_S).unwrap();
+    let generation = store.store().generation().unwrap();
+    let again = store.import(&[Arc::clone(&a)], NOW_S + 1).unwrap();
+    assert_eq!(again, Imported { unchanged: 1, ..Imported::default() });
+    assert_eq!(store.store().generation().unwrap(), generation, "no commit");
+    let both = store.import(&[a, b], NOW_S + 2).unwrap();
+    assert_eq!(both, Imported { added: 1, unchanged: 1, ..Imported::default() });
+    assert_eq!(store.store().generation().unwrap(), generation + 1);
+}
+
+#[test]
+fn resealed_certificate_is_not_added() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let a = certificate(&["a.test"]);
+    store.import(&[Arc::clone(&a)], NOW_S).unwrap();
+    let store = with_keys(&store, &[KEY_2, KEY_1].join("\n")).unwrap();
+    let imported = store.import(&[Arc::clone(&a)], NOW_S).unwrap();
+    assert_eq!(imported, Imported { unchanged: 1, ..Imported::default() });
+    let found = store.store().find("a.test").unwrap();
+    assert_eq!(found[0].sealing_key, store.current_key());
+}
+
+#[test]
+fn removal_of_unknown_names_writes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    store.import(&[certificate(&["a.test"])], NOW_S).unwrap();
+    let generation = store.store().generation().unwrap();
+    let removed = store.store().remove(&["B.test.".into()], NOW_S).unwrap();
+    assert_eq!((removed.names, &*removed.unknown), (0, &["b.test".to_owned()][..]));
+    assert_eq!(store.store().generation().unwrap(), generation);
+    assert!(!store.store().is_erasure_due());
+    store.store().remove(&["a.test".into()], NOW_S).unwrap();
+    assert!(store.store().is_erasure_due(), "a process may end before it erases");
+    store.store().erase_deleted().unwrap();
+    assert!(!store.store().is_erasure_due());
+}
+
+#[test]
 fn chains_come_back_whole_and_intermediates_are_kept_once() {
     let folder = TempDir::new().unwrap();
     let store = create(&folder, KEY_1);
@@ -123,10 +167,15 @@ fn chains_come_back_whole_and_intermediates_are_kept_once() {
     let read = store.store().read_back("A.test.").unwrap();
     assert_eq!((read.generation, read.served.len()), (1, 1));
     assert!(read.served[0].chain.iter().map(Vec::as_slice).eq(a.chain()));
-    let all = store.store().read_back_by_expiry(None, 9).unwrap().served;
-    let place = |served: &Served| (served.listed.not_after_s, served.listed.digest);
-    let behind = store.store().read_back_by_expiry(Some(place(&all[0])), 9).unwrap().served;
-    assert_eq!((all.len(), &behind[..]), (2, &all[1..]));
+    let list =
+        |after, count_max| store.store().read_back_by_expiry(after, count_max, &|_| true).unwrap();
+    let all = list(None, 9);
+    assert_eq!((all.served.len(), all.next), (2, None));
+    let first = list(None, 1);
+    assert_eq!(list(first.next, 9).served, all.served[1..]);
+    let only_b = |names: &[String]| names == ["b.test"];
+    let of_b = store.store().read_back_by_expiry(None, 1, &only_b).unwrap().served;
+    assert_eq!((of_b.len(), &*of_b[0].listed.names), (1, &["b.test".to_owned()][..]));
     store.store().remove(&["a.test".into()], NOW_S).unwrap();
     assert_eq!(intermediates(&store), 1);
     let placed = digest(&store, "b.test");

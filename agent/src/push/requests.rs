@@ -25,12 +25,14 @@ use crate::settings::PushVerb;
 use crate::trust::{TrustError, our_provider};
 
 use super::connections::Complaints;
+use super::quotas::Quotas;
 use super::roles::Rights;
 use super::streams::{StreamPlace, Streams};
 
 /// The store, as all clients share it.
 pub(super) struct Keeper {
     provider: CryptoProvider,
+    quotas: Quotas,
     /// What is said of requests that are refused.
     refusals: Complaints,
     store: Arc<KeyedStore>,
@@ -39,8 +41,9 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new(store: Arc<KeyedStore>) -> Result<Self, TrustError> {
+        let (provider, quotas) = (our_provider()?, Quotas::default());
         let (refusals, streams) = (Complaints::default(), Streams::default());
-        Ok(Self { provider: our_provider()?, refusals, store, streams })
+        Ok(Self { provider, quotas, refusals, store, streams })
     }
 
     /// What came of a request.
@@ -169,7 +172,10 @@ impl Asker {
             Ok(requests::Answer::Removed(removed)) => {
                 let (names, certificates) = (removed.removed_names, removed.removed_certificates);
                 let what = format!("removed {names} names, {certificates} certificates");
-                self.say(&what);
+                if names > 0 {
+                    keeper.quotas.forget(self.rights.role());
+                    self.say(&what);
+                }
                 keeper.told(found(names > 0), &removed)
             }
             Err(Refused::Forbidden(name)) => {
@@ -227,8 +233,15 @@ impl Asker {
             }
             is_allowed
         };
-        let source = format!("pushed by {}", self.rights);
-        let mut upload = Upload::new(&keeper.store, &source, &keeper.provider, &may);
+        let role = self.rights.role();
+        let source = format!("pushed by {role:?}");
+        let max = self.rights.certificates_max();
+        let mut counted = match keeper.quotas.take(role, &source, max, keeper.store.store()) {
+            Ok(counted) => counted,
+            Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        };
+        let upload = Upload::new(&keeper.store, &source, &keeper.provider, &may);
+        let mut upload = upload.within(&mut counted.quota);
         let end = self.pump(&mut upload, &mut pieces);
         let mut status = end.as_ref().err().map_or(StatusCode::OK, |(status, _)| *status);
         let mut came = upload.answer(end.map_err(|(_, end)| end));
@@ -237,6 +250,7 @@ impl Asker {
             came.errors.push(self.rights.refuse_name(PushVerb::Put, &name));
             status = StatusCode::FORBIDDEN;
         }
+        keeper.quotas.put_back(role, counted);
         self.say_stored(&came);
         // Whoever has the answer may send the next one.
         drop(place);
@@ -345,6 +359,7 @@ fn found(is_any: bool) -> StatusCode {
 fn status_of(refused: &NotStored) -> StatusCode {
     match refused {
         NotStored::Mistakes(_) | NotStored::Nothing => StatusCode::UNPROCESSABLE_ENTITY,
+        NotStored::Quota(_) => StatusCode::FORBIDDEN,
         NotStored::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
         NotStored::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
     }

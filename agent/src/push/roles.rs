@@ -39,9 +39,9 @@ impl Roles {
 
 /// Who a client is: the names in its certificate.
 ///
-/// They are the DNS names and URIs among its alternative names; its common name counts only where
-/// there is no such name, as with servers (RFC 9525 leaves that to private authorities): whoever
-/// issues certificates with alternative names checks those, and not what else is in the subject.
+/// They are the DNS names and URIs among its alternative names. The common name counts only in a
+/// certificate without alternative names of any kind, as with servers (RFC 6125, section 6.4.4): an
+/// authority that issues alternative names checks those, and not the rest of the subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Client {
     names: Vec<String>,
@@ -54,17 +54,14 @@ impl Client {
         let Some((_, leaf)) = leaf else { return Self::default() };
         let alternative = leaf.subject_alternative_name().ok().flatten();
         let has_some = leaf.extensions().iter().any(|one| one.oid == OID_X509_EXT_SUBJECT_ALT_NAME);
-        if has_some && alternative.is_none() {
-            // What cannot be read is not nothing: the common name has no say beside it.
-            return Self::default();
-        }
         let names = alternative.iter().flat_map(|extension| &extension.value.general_names);
         let names = names.filter_map(|name| match name {
             GeneralName::DNSName(name) | GeneralName::URI(name) => Some((*name).to_owned()),
             _ => None,
         });
         let mut names: Vec<String> = names.collect();
-        if names.is_empty() {
+        // Names that cannot be read are names, too.
+        if !has_some {
             let common = leaf.subject().iter_common_name().filter_map(|name| name.as_str().ok());
             names.extend(common.map(str::to_owned));
         }
@@ -112,6 +109,11 @@ impl Rights {
     /// The first of its roles, by which it is told from other clients; none has none.
     pub(super) fn role(&self) -> &str {
         self.roles.first().map_or("", |role| &role.client)
+    }
+
+    /// How many certificates that role may have in the store.
+    pub(super) fn certificates_max(&self) -> usize {
+        self.roles.first().map_or(0, |role| role.certificates_max)
     }
 
     /// Why it may do this with no name at all, if so.

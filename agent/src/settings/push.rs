@@ -27,6 +27,8 @@ pub struct PushSettings {
 /// What a client may do, with which names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushRole {
+    /// How many certificates it may have in the store.
+    pub certificates_max: usize,
     /// A name in the client's certificate.
     pub client: String,
     /// What it may do.
@@ -137,6 +139,10 @@ fn role(
         Some(all) => all.set(VERBS.len(), |each| each.choice(&VERBS)),
         None => Some(VERBS.map(|(_, verb)| verb).to_vec()),
     };
+    let certificates_max = match table.value("certificates_max") {
+        Some(value) => value.count(1..=usize::MAX),
+        None => Some(CERTIFICATES_MAX_DEFAULT),
+    };
     if let Some(client) = &client {
         if let Some(first) = seen.get(client) {
             let what = format!("{client} has a role at {first} already");
@@ -145,7 +151,12 @@ fn role(
         }
         seen.insert(client.clone(), at.place());
     }
-    Some(PushRole { client: client?, may: may?, names: names? })
+    Some(PushRole {
+        certificates_max: certificates_max?,
+        client: client?,
+        may: may?,
+        names: names?,
+    })
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, Problem> {
@@ -168,6 +179,8 @@ fn pattern(text: &str) -> Result<NamePattern, Problem> {
 
 const VERBS: [(&str, PushVerb); 3] =
     [("put", PushVerb::Put), ("get", PushVerb::Get), ("delete", PushVerb::Delete)];
+/// Certificates of a role without `certificates_max`.
+const CERTIFICATES_MAX_DEFAULT: usize = 100_000;
 /// Files with authorities, or with what they have revoked.
 const FILES_MAX: usize = 16;
 /// Names of one role.

@@ -38,7 +38,7 @@ fn each_role_does_what_it_may_with_its_names_and_is_told_why_not_more() {
     site.issue("uri", |params| {
         let uri = "spiffe://fleet.test/push".try_into().unwrap();
         params.subject_alt_names = vec![SanType::URI(uri)];
-        // It counts for nothing beside a name of that kind.
+        // It does not count next to an alternative name.
         params.distinguished_name.push(DnType::CommonName, "reader");
     });
     let put = site.put("deployer.test", server(&["a.customer.example", "example.com"]).as_bytes());
@@ -97,6 +97,88 @@ fn each_role_does_what_it_may_with_its_names_and_is_told_why_not_more() {
     assert_eq!(site.curl(Some("deployer.test"), &[], "/metrics").status, 404);
     site.wait_until_said("push: \"deployer.test\" (127.0.0.1:");
     site.wait_until_said("): stored 1 new, 0 for others, 0 as before");
+}
+
+#[test]
+fn common_name_next_to_an_email_does_not_count() {
+    let site = Site::start(ROLES);
+    site.issue("reader", |params| {
+        params.distinguished_name.push(DnType::CommonName, "reader");
+        params.subject_alt_names = vec![SanType::Rfc822Name("a@b.test".try_into().unwrap())];
+    });
+    let said = site.curl(Some("reader"), &[], "/certificates");
+    assert_eq!(said.status, 403, "{said:?}");
+    assert!(said.body.starts_with("a client without a name has no role here"), "{said:?}");
+}
+
+#[test]
+fn list_reveals_nothing_of_other_roles() {
+    let site = Site::start(ROLES);
+    site.client("deployer.test");
+    site.issue("all", |params| params.distinguished_name.push(DnType::CommonName, "all"));
+    for name in ["a.other.example", "b.other.example", "own.customer.example", "c.other.example"] {
+        assert_eq!(site.put("all", server(&[name]).as_bytes()).status, 200);
+    }
+    let list =
+        |query: &str| site.curl(Some("deployer.test"), &[], &format!("/certificates{query}"));
+    let first = list("?limit=1");
+    let certificates = first.field("certificates");
+    assert_eq!(certificates.as_array().unwrap().len(), 1, "a page of its own: {first:?}");
+    assert_eq!(certificates[0]["names"], serde_json::json!(["own.customer.example"]));
+    let next = first.field("next").as_str().unwrap().to_owned();
+    for name in ["a.other.example", "b.other.example", "own.customer.example", "c.other.example"] {
+        let held = site.held(name).unwrap();
+        let digest = sealane_store_requests::hex(&held.digest.0);
+        let date = held.not_after_s.to_be_bytes();
+        let date = sealane_store_requests::hex(&date);
+        assert!(!next.contains(&digest[..16]) && !next.contains(&date), "{next}");
+    }
+    let rest = list(&format!("?limit=1&after={next}"));
+    assert_eq!(rest.field("certificates"), serde_json::json!([]), "{rest:?}");
+    assert_eq!(rest.field("next"), serde_json::Value::Null, "{rest:?}");
+    let made_up = format!("{}0", &next[..next.len() - 1]);
+    let made_up = if made_up == next { format!("{}1", &next[..next.len() - 1]) } else { made_up };
+    for after in [made_up.as_str(), "4102444800-00", "zz"] {
+        assert_eq!(list(&format!("?after={after}")).status, 400, "{after}");
+    }
+}
+
+#[test]
+fn role_stores_no_more_than_its_quota() {
+    let role = "[[push.role]]\nclient = \"few.test\"\nnames = [\"*\"]\ncertificates_max = 2\n";
+    let site = Site::start(&[ROLES, role].concat());
+    for client in ["few.test", "deployer.test"] {
+        site.client(client);
+    }
+    let put = |name: &str| site.put("few.test", server(&[name]).as_bytes());
+    let others = site.put("deployer.test", server(&["a.customer.example"]).as_bytes());
+    assert_eq!(others.status, 200, "not of this role: {others:?}");
+    let two = [server(&["a.test"]), server(&["b.test"])].concat();
+    assert_eq!(site.put("few.test", two.as_bytes()).status, 200);
+    let renewed = [server(&["a.test"]), server(&["b.test"])].concat();
+    assert_eq!(site.put("few.test", renewed.as_bytes()).status, 200, "renewals are no more");
+    let refused = put("c.test");
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert!(refused.body.contains("more than 2, the certificates_max of this role"), "{refused:?}");
+    assert!(site.held("c.test").is_none());
+    let taken = put("a.customer.example");
+    assert_eq!(taken.status, 403, "another role's certificate makes no room: {taken:?}");
+    let delete = site.curl(Some("few.test"), &["-X", "DELETE"], "/certificates?name=a.test");
+    assert_eq!(delete.status, 200, "{delete:?}");
+    assert_eq!(put("c.test").status, 200);
+}
+
+#[test]
+fn removal_of_an_unknown_name_changes_nothing() {
+    let site = Site::start(ROLES);
+    site.client("deployer.test");
+    let put = site.put("deployer.test", server(&["a.customer.example"]).as_bytes());
+    let before = fs::metadata(site.path("store/data.mdb")).unwrap().modified().unwrap();
+    let path = "/certificates?name=b.customer.example";
+    let said = site.curl(Some("deployer.test"), &["-X", "DELETE"], path);
+    assert_eq!((said.status, said.field("generation")), (404, put.field("generation")), "{said:?}");
+    let after = fs::metadata(site.path("store/data.mdb")).unwrap().modified().unwrap();
+    assert_eq!(after, before, "nothing is written, and nothing erased");
 }
 
 #[test]
@@ -178,17 +260,19 @@ fn a_reload_takes_other_roles_and_revocations_and_what_is_wrong_changes_nothing(
     let lists = "revocation_lists = [\"revoked.pem\"]";
     site.configure(lists, ROLES);
     site.signal(Signal::HUP);
-    site.wait_until_said("revoked.pem: no revocation list in it; name a file with lists in PEM");
+    site.wait_until_said("revoked.pem: no list in it; it needs a PEM section X509 CRL");
     assert_eq!(site.put("late.test", server(&["late.test"]).as_bytes()).status, 200);
-    // One that has ended names nobody any more of whom that is to be believed.
+    // A list that has ended refuses all clients of its issuer.
     site.revoke_until(8, 2025);
     site.configure(lists, &[ROLES, late].concat());
     site.signal(Signal::HUP);
     site.wait_until_said("revoked.pem: the list of \"CN=who vouches for clients\" ended on Jan  1");
-    wait_for("the refusal", || {
-        (site.put("late.test", server(&["late.test"]).as_bytes()).status == 0).then_some(())
+    let refused = wait_for("the refusal", || {
+        let said = site.put("late.test", server(&["late.test"]).as_bytes());
+        (said.status == 0).then_some(said)
     });
-    site.wait_until_said("certificate revocation list expired");
+    assert!(refused.error.contains("certificate unknown"), "the list is at fault: {refused:?}");
+    site.wait_until_said("a revocation list is out of date; fetch the next one");
     site.revoke(7);
     site.signal(Signal::HUP);
     wait_for("the revocation", || {

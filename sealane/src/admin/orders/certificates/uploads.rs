@@ -153,6 +153,7 @@ fn pump(
 fn status_of(refused: &NotStored) -> Status {
     match refused {
         NotStored::Mistakes(_) | NotStored::Nothing => Status::Unprocessable,
+        NotStored::Quota(_) => Status::Forbidden,
         NotStored::Store(_) => Status::InternalError,
         NotStored::TooLong => Status::ContentTooLarge,
     }
