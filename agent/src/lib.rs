@@ -31,6 +31,7 @@ mod order;
 mod push;
 mod renewal_info;
 pub mod run;
+mod sandbox;
 pub mod settings;
 mod trust;
 

@@ -4,7 +4,12 @@
 use std::process::ExitCode;
 
 use sealane_agent::{args::Arguments, run};
+use sealane_kernel_random::WipingAllocator;
 use sealane_operator::call_this_program;
+
+/// Private keys that are pushed pass through buffers of several libraries.
+#[global_allocator]
+static ALLOCATOR: WipingAllocator = WipingAllocator::SYSTEM;
 
 fn main() -> ExitCode {
     call_this_program("sealane-agent");

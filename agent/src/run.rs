@@ -23,6 +23,7 @@ use crate::args::{Arguments, Command, FleetCommand};
 use crate::etcd::Etcd;
 use crate::fleet;
 use crate::push::{Door, DoorError};
+use crate::sandbox;
 use crate::settings::{FleetSettings, Settings};
 use crate::trust::client_config;
 
@@ -153,6 +154,7 @@ fn serve(file: &Path) -> Result<(), End> {
         // Of a fleet that this machine has left nobody is to hear any more.
         fleet::leave_word(&store, None);
     }
+    let is_closed = sandbox::close(&settings);
     let runtime = Builder::new_current_thread().enable_all().build().map_err(End::failed)?;
     LocalSet::new().block_on(&runtime, async {
         let mut signals = Signals::caught().map_err(End::failed)?;
@@ -169,16 +171,20 @@ fn serve(file: &Path) -> Result<(), End> {
             };
             match heard {
                 Heard::End => return end(agent, door, signals).await,
-                Heard::Reload => reload(&mut agent, door.as_ref(), file),
+                Heard::Reload => reload(&mut agent, door.as_ref(), file, is_closed),
             }
         }
     })
 }
 
-fn reload(agent: &mut Agent, door: Option<&Door>, file: &Path) {
+/// Reads the settings again. Programs of a process that is closed could write nothing.
+fn reload(agent: &mut Agent, door: Option<&Door>, file: &Path, is_closed: bool) {
     tell(&[NotifyState::Reloading]);
     let reloaded =
         Settings::load(file).map_err(|mistakes| mistakes.to_string()).and_then(|settings| {
+            if is_closed && settings.starts_programs() {
+                return Err(COMMAND_AFTER_START.to_owned());
+            }
             let pushed = match (door, &settings.push) {
                 (Some(door), Some(push)) => Some(door.reload(push)),
                 (None, None) => None,
@@ -309,6 +315,8 @@ fn tell(state: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(state);
 }
 
+const COMMAND_AFTER_START: &str = "the first command takes a restart: since its start this process \
+                                   may write to the store alone (Landlock); restart the agent";
 /// For how long an end waits for what is under way.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// Lines of what is no status that are shown.

@@ -54,6 +54,23 @@ impl Settings {
         settings.filter(|_| mistakes.is_empty()).ok_or(Mistakes(mistakes))
     }
 
+    /// Whether the agent starts programs of the operator's.
+    #[must_use]
+    pub fn starts_programs(&self) -> bool {
+        let mut challenges = self
+            .certificates
+            .iter()
+            .map(|wanted| &wanted.challenge)
+            .chain(self.lists.iter().map(|list| &list.challenge))
+            .chain(self.on_demand.iter().map(|on_demand| &on_demand.challenge));
+        let login = self.fleet.as_ref().and_then(|fleet| fleet.etcd.login.as_ref());
+        let mut keys = login.map(|login| &login.password).into_iter().chain([&self.store_key]);
+        let permission = self.on_demand.as_ref().map(|on_demand| &on_demand.permission);
+        challenges.any(|one| matches!(one, Challenge::Dns01(_)))
+            || keys.any(|key| matches!(key, KeySource::Command(_)))
+            || matches!(permission, Some(Permission::Command(_)))
+    }
+
     /// Reads the text of a file, and no list; `file` names it in mistakes, and relative paths start
     /// beside it.
     ///

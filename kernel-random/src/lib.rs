@@ -6,11 +6,14 @@
 //! changed, which it does also where a virtual machine was restored from a snapshot. That page is
 //! empty in a child, and nobody else reads or writes it.
 //!
-//! Who has a generator of its own keeps it in [`WipedOnFork`].
+//! A program that has a generator of its own keeps it in [`WipedOnFork`]. One that handles private
+//! keys of others has a [`WipingAllocator`].
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod allocator;
 mod memory;
 mod vdso;
 
+pub use allocator::WipingAllocator;
 pub use memory::WipedOnFork;
 pub use vdso::KernelRandom;

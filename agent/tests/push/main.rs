@@ -14,6 +14,7 @@
 mod bounds;
 #[path = "../pebble/harness/mod.rs"]
 mod harness;
+mod memory;
 mod roles;
 mod site;
 mod streams;
