@@ -5,9 +5,11 @@ use std::fmt;
 use std::io;
 
 use nix::unistd;
+use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities,
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities,
     set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
@@ -73,10 +75,8 @@ impl Account {
         if !own.is_root() {
             return Err(AccountError::NotRoot { name: self.name.clone(), own: own.as_raw() });
         }
-        let refused = |error: rustix::io::Errno| AccountError::System {
-            name: self.name.clone(),
-            error: error.into(),
-        };
+        let refused =
+            |error: Errno| AccountError::System { name: self.name.clone(), error: error.into() };
         self.change().map_err(refused).map(|()| true)
     }
 
@@ -97,11 +97,22 @@ impl Account {
     }
 
     fn change(&self) -> rustix::io::Result<()> {
+        // While this thread may still do it: a program that this process starts gets no more.
+        for capability in CapabilitySet::all().iter().filter(|one| *one != KEPT) {
+            if !capability_is_in_bounding_set(capability).unwrap_or(false) {
+                continue;
+            }
+            match remove_capability_from_bounding_set(capability) {
+                // A container may start a process as root that may not do this.
+                Err(Errno::PERM) => break,
+                removed => removed?,
+            }
+        }
         // Or else the next calls take all of them.
         set_keep_capabilities(true)?;
         become_user(self.user, self.group, &self.groups)?;
         set_keep_capabilities(false)?;
-        let kept = capabilities(None)?.permitted & CapabilitySet::NET_BIND_SERVICE;
+        let kept = capabilities(None)?.permitted & KEPT;
         let inheritable = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
     }
@@ -116,6 +127,9 @@ pub fn become_user(user: Uid, group: Gid, groups: &[Gid]) -> rustix::io::Result<
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)
 }
+
+/// The one capability of a process that has left root.
+const KEPT: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
 fn known<T>(kind: &'static str, name: &str, found: nix::Result<Option<T>>) -> Found<T> {
     let name = name.to_owned();

@@ -120,7 +120,9 @@ fn every_thread_leaves_root_with_one_capability_and_what_it_makes_is_the_users()
     assert_eq!(of_all_threads(&sealane, "Gid"), [group.trim(); 4].join(" "));
     let groups = tools::output(Command::new("id").args(["-G", NOBODY]));
     assert_eq!(of_all_threads(&sealane, "Groups"), groups.trim());
-    for (set, only) in [("CapPrm", 1 << 10), ("CapEff", 1 << 10), ("CapInh", 0), ("CapAmb", 0)] {
+    let bind = 1 << 10;
+    let sets = [("CapPrm", bind), ("CapEff", bind), ("CapBnd", bind), ("CapInh", 0), ("CapAmb", 0)];
+    for (set, only) in sets {
         let found = u64::from_str_radix(&of_all_threads(&sealane, set), 16).unwrap();
         assert_eq!(found, only, "{set}: CAP_NET_BIND_SERVICE is number 10");
     }
