@@ -8,14 +8,7 @@ use crate::mistake::Problem;
 /// Reads a server name, exact or a wildcard for one label, and lower-cases it.
 pub fn host_name(text: &str) -> Result<String, Problem> {
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-    let labels = name.strip_prefix("*.").unwrap_or(&name);
-    let is_label = |label: &str| {
-        (1..=LABEL_BYTES_MAX).contains(&label.len())
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    if name.len() <= NAME_BYTES_MAX && labels.split('.').all(is_label) {
+    if is_host_name(&name) {
         return Ok(name);
     }
     let remedy = match text.is_ascii() {
@@ -23,6 +16,19 @@ pub fn host_name(text: &str) -> Result<String, Problem> {
         false => "write it in its ASCII form (xn--...)",
     };
     Err(Problem::new(format!("{text:?} is not a host name"), remedy))
+}
+
+/// Whether a name without a dot at its end is a host name, or a wildcard for one label of it.
+#[must_use]
+pub fn is_host_name(name: &str) -> bool {
+    let labels = name.strip_prefix("*.").unwrap_or(name);
+    let is_label = |label: &str| {
+        (1..=LABEL_BYTES_MAX).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= NAME_BYTES_MAX && labels.split('.').all(is_label)
 }
 
 /// Reads a duration: a whole number and a unit.

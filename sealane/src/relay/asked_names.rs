@@ -7,6 +7,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
+use sealane_operator::value::is_host_name;
 use serde::Serialize;
 
 /// What one lane has noted since it was asked last.
@@ -101,8 +102,8 @@ struct NameTable {
 
 impl NameTable {
     fn note(&mut self, name: &str, client: Option<IpAddr>) {
-        // No authority gives a certificate for a name of one label.
-        if name.len() > NAME_BYTES_MAX || !name.contains('.') {
+        // No authority issues a certificate for a name of one label, or one that is no host name.
+        if !name.contains('.') || !is_host_name(name) {
             return;
         }
         if self.places.is_empty() {
@@ -160,8 +161,6 @@ fn place_to_take(
 const CLIENTS_MAX: usize = 4;
 /// Names of each kind that a lane keeps.
 const NAMES_MAX: usize = 1_024;
-/// Bytes of a name of DNS.
-const NAME_BYTES_MAX: usize = 253;
 /// Places where one name may stand.
 const WAYS: usize = 8;
 const SETS: u64 = (NAMES_MAX / WAYS) as u64;
@@ -186,6 +185,9 @@ mod tests {
             ("b.test", true),
             ("a.test", false),
             ("localhost", false),
+            (".a.test", false),
+            ("a..test", false),
+            (&format!("{}.test", "x".repeat(64)), false),
             (&format!("{}.test", "x".repeat(249)), false),
         ] {
             names.note(name, has_own, None);
