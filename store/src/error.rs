@@ -101,8 +101,8 @@ pub enum StoreError {
     /// The store was changed, and the folder does not remember it: that is told as a change of
     /// somebody else's, and costs a check.
     #[error(
-        "{}: changed, but {STATE_FILE} beside it cannot be written: {source}; see that this user \
-         may write in the folder and the disk is not full, and run this again", path.display()
+        "{}: changed, but {STATE_FILE} next to it cannot be written: {source}; {}, and run this \
+         again", path.display(), system_remedy(source)
     )]
     NotNoted {
         /// The store.
@@ -181,8 +181,7 @@ pub enum StoreError {
     Seal(#[from] SealingKeyError),
     /// The system refuses.
     #[error(
-        "{}: {source}; see that the folder is there, this user may write in it, and the disk is \
-         not full", path.display()
+        "{}: {source}; {}", path.display(), system_remedy(source)
     )]
     System {
         /// The store.
@@ -311,3 +310,11 @@ fn remedy(found: u32) -> &'static str {
 
 /// The format that this version reads and writes. In format 1 neither names nor dates were proven.
 pub(crate) const FORMAT: u32 = 2;
+
+/// What to do about a refusal of the system.
+fn system_remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on its disk",
+        _ => "see that the folder is there and this user may write in it",
+    }
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sealane_store::{DATA_FILE, KeyedStore, MAP_BYTES, SealingKeys, Store};
 use tempfile::TempDir;
 
-use super::place::{at, exchange, folder_beside, place, with_name};
+use super::place::{Scratch, at, exchange, place, with_name};
 use super::{Place, Refusal, now_s, problems_of, said};
 use crate::args::{BackupArguments, RestoreArguments};
 use crate::commands::counted;
@@ -27,7 +27,7 @@ pub(super) fn backup(arguments: &BackupArguments, out: &mut dyn Write) -> Result
 
 /// Puts a copy of `store` at `file`, after it was read as a store is before it is opened.
 fn back_up(store: &Store, file: &Path, may_replace: bool) -> Result<(), Refusal> {
-    let scratch = folder_beside(file)?;
+    let scratch = Scratch::beside(file)?;
     let copy = scratch.path().join(DATA_FILE);
     store.back_up(&copy)?;
     examine_apart(scratch.path()).map_err(said)?;
@@ -41,7 +41,7 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
     // Before the rights of the store's user are taken, who may not read it.
     let mut from = open_file(file)?;
     let path = become_owner_of(&place.path).map_err(said)?;
-    let scratch = folder_beside(&path)?;
+    let scratch = Scratch::beside(&path)?;
     share_as(scratch.path(), &path).map_err(|error| at(&path, &error))?;
     let data = scratch.path().join(DATA_FILE);
     copy(&mut from, file, &data)?;
@@ -56,7 +56,7 @@ pub(super) fn restore(arguments: &RestoreArguments, out: &mut dyn Write) -> Resu
             copy.store().note_put_back()?;
             // The database remembers the path that it was opened by.
             drop(copy);
-            match put_in_place(scratch, &path, &kept)? {
+            match put_in_place(scratch.into_folder()?, &path, &kept)? {
                 true => format!("; restart what serves from it, which is {} now", kept.display()),
                 false => String::new(),
             }

@@ -8,7 +8,7 @@ use std::path::Path;
 use sealane_engine::certificates::CertificateStore as _;
 use sealane_store::{KeyedStore, Listed, pem_text};
 
-use super::place::{at, folder_beside, rename, sync_folder};
+use super::place::{Scratch, at, rename, sync_folder};
 use super::{Place, Progress, Refusal, each_by_expiry};
 use crate::args::ExportArguments;
 use crate::commands::counted;
@@ -27,7 +27,7 @@ pub(super) fn export(arguments: &ExportArguments, out: &mut dyn Write) -> Result
         }
         _ => {}
     }
-    let scratch = folder_beside(&folder.join("export"))?;
+    let scratch = Scratch::beside(&folder.join("export"))?;
     let beside = scratch.path().join("certificate.pem");
     let (mut count, mut unnamed) = (0, 0);
     let exit = Export { arguments, store: &store }.each(|listed, text| {
