@@ -46,7 +46,7 @@ pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Find
 
 /// Verifiers of rustls that a layer may not use: all but the engine, and what is not shipped.
 fn verifier_bans(layer: &Layer) -> &'static [(&'static str, &'static str)] {
-    let may_verify = ["engine", "engine-next", "fuzz", "lab"];
+    let may_verify = ["engine", "fuzz", "lab"];
     let root = layer.folder.split('/').next().unwrap_or(layer.folder);
     if may_verify.contains(&root) { &[] } else { &VERIFIER_BANS }
 }

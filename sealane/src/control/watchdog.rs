@@ -1,4 +1,4 @@
-//! Reports to the service manager that every lane still reads its mail. A service manager restarts a
+//! Reports to the service manager that every lane still reads its mail. The manager restarts a
 //! process that stops reporting.
 
 use std::time::{Duration, Instant};
