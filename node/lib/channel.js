@@ -286,7 +286,7 @@ class Channel {
     );
   }
 
-  /** How much may go now: less where many clients do not read, so that they cost a lane less. */
+  /** Bytes that may go now: fewer where many clients do not read, so that they cost a lane less. */
   #allowed() {
     if (this.lane.outBytes <= OUT_BYTES_MAX) return this.window;
     return this.window - (WINDOW_OUT - WINDOW_OUT_SCARCE);

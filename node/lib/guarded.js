@@ -44,7 +44,7 @@ function askGuarded(SNICallback, server, name, done) {
 }
 
 /**
- * A thrown value as an error, which it need not be.
+ * A thrown value as an error: programs throw other values too.
  *
  * @param {unknown} thrown
  * @param {string} what happened

@@ -1,6 +1,6 @@
 'use strict';
 
-// The program that each test runner runs: a server of the package, one request and the end.
+// The program that each test runner runs: a server of the package, one request and a close.
 
 const assert = require('node:assert');
 const https = require('node:https');
