@@ -210,17 +210,23 @@ impl Agent {
         self.fleet.as_ref().is_some_and(|fleet| !fleet.is_complete())
     }
 
-    /// Goes on with an order that is remembered, wherever that was ordered.
+    /// Goes on with a remembered order, at the authority that has it; forgets it if the store has
+    /// a newer certificate by now.
     fn resume(&mut self, id: CertificateId) {
         let entry = self.ledger.order(id);
         let Ok(Some(entry)) = entry else { return };
+        let names = entry.names.join(", ");
+        match self.ledger.is_over(&entry) {
+            Ok(false) => {}
+            Ok(true) => {
+                say(&format!("{names}: order dropped: the store has changed since it was begun"));
+                return self.give_up(id, entry);
+            }
+            Err(error) => return say_at(Priority::Warning, &format!("{names}: {error}")),
+        }
         let Some(authority) = authority_of(&self.settings, &entry.directory) else { return };
         if let Some(wanted) = self.wanted(id, authority, true) {
-            say(&format!(
-                "{}: going on with the order at {}",
-                entry.names.join(", "),
-                entry.directory
-            ));
+            say(&format!("{names}: going on with the order at {}", entry.directory));
             self.start(wanted, authority, None);
         }
     }

@@ -16,7 +16,9 @@ pub(crate) struct Failed {
     pub(crate) failure: Failure,
     /// The order at the authority is of no more use: the next one is a new one.
     pub(crate) ends_order: bool,
-    /// The authority does not know our account: it is opened anew, with the same key.
+    /// Another machine of the fleet has the claim on the order by now, and goes on with it.
+    pub(crate) loses_order: bool,
+    /// The authority does not know our account: it is opened again, with the same key.
     pub(crate) loses_account: bool,
     /// When the order is tried again, if the failure says nothing about the authority: another
     /// machine of the fleet orders it, or the fleet's cluster does not answer.
@@ -46,6 +48,11 @@ impl Failed {
     /// The fleet's cluster does not answer as it should.
     pub(crate) fn of_cluster(now: UnixSeconds, text: impl Into<String>) -> Self {
         Self { held_until: Some(now.plus(CLUSTER_WAIT_S)), ..Self::ours(text) }
+    }
+
+    /// The claim on an order lapsed: another machine of the fleet goes on with it.
+    pub(crate) fn of_lost_claim(now: UnixSeconds, text: impl Into<String>) -> Self {
+        Self { loses_order: true, ..Self::of_cluster(now, text) }
     }
 
     /// What the authority will never do.
@@ -118,6 +125,7 @@ impl Failed {
             held_until: None,
             is_no_news: false,
             loses_account: false,
+            loses_order: false,
             text,
         }
     }

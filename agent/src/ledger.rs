@@ -177,10 +177,16 @@ impl Ledger {
         self.write(&[], &[(name, Some(encode(&order)?))])
     }
 
-    /// Whether the names of an order were given a certificate since it was begun, or removed: what
-    /// it would bring is older. Another machine may have ended it, or somebody put it back.
+    /// Whether the names of an order were given another certificate since it was begun, or removed:
+    /// then it would bring an older one. Another machine may have completed it, or a restored copy
+    /// brought it back.
     pub(crate) fn is_over(&self, order: &OrderEntry) -> Result<bool, LedgerError> {
         let held_s = self.held(&order.names)?.map(|held| held.imported_s);
+        // Clocks of machines differ: the certificate that it was to replace counts as well.
+        let before_s = order.held_put_s;
+        if before_s.is_some_and(|before_s| held_s.is_some_and(|held_s| held_s > before_s)) {
+            return Ok(true);
+        }
         let removed = order.names.iter().map(|name| self.store.store().removal(name));
         let removed = removed.collect::<Result<Vec<_>, _>>()?;
         let removed_s = removed.into_iter().flatten().map(|word| word.at_s);
@@ -203,6 +209,12 @@ impl Ledger {
     /// The account in the text of an entry.
     pub(crate) fn account_of(directory: &str, text: &[u8]) -> Result<AccountEntry, LedgerError> {
         decode(&account_name(directory), text)
+    }
+
+    /// Forgets an order that another machine of the fleet has taken over. Its answers stay: that
+    /// machine removes them from all stores.
+    pub(crate) fn hand_over_order(&self, id: CertificateId) -> Result<(), LedgerError> {
+        self.write(&[], &[(order_name(id), None)])
     }
 
     /// Forgets an order, and the answers that were given for it.
@@ -297,6 +309,10 @@ pub(crate) struct OrderEntry {
     pub(crate) begun_s: i64,
     /// The directory of the authority.
     pub(crate) directory: String,
+    /// When the certificate was put into the store that this order is to replace, in Unix time;
+    /// missing in orders of older versions.
+    #[serde(default)]
+    pub(crate) held_put_s: Option<i64>,
     /// The private key of the certificate as PKCS #8.
     pub(crate) key: Secret,
     /// The names, sorted.

@@ -76,6 +76,7 @@ impl<'o> Carried<'o> {
                     answers: Vec::new(),
                     begun_s: signed(now()),
                     directory: wanted.directory.clone(),
+                    held_put_s: Some(wanted.held_put_s),
                     key: certificate::new_key(wanted.key)?,
                     names,
                     records: Vec::new(),
@@ -147,6 +148,7 @@ impl<'o> Carried<'o> {
         self.ledger.drop_order(self.wanted.id, &self.entry)?;
         self.entry.answers.clear();
         self.entry.begun_s = signed((self.now)());
+        self.entry.held_put_s = Some(self.wanted.held_put_s);
         self.entry.key = certificate::new_key(self.wanted.key)?;
         self.entry.url = None;
         self.keep()?;

@@ -66,6 +66,9 @@ impl Authorities {
         if came.as_ref().is_err_and(|failed| failed.loses_account) {
             self.lose(at).await?;
         }
+        if came.as_ref().is_err_and(|failed| failed.loses_order) {
+            self.ledger.hand_over_order(wanted.id)?;
+        }
         came
     }
 

@@ -186,16 +186,7 @@ fn an_order_that_fails_when_nobody_wants_it_any_more_is_forgotten() {
     in_tasks(async {
         let mut agent = home.agent(&["a.test"]);
         let wanted = agent.wanted(id("a.test"), AuthorityId(0), false).unwrap();
-        let entry = OrderEntry {
-            answers: Vec::new(),
-            begun_s: 0,
-            directory: DIRECTORY.into(),
-            key: certificate::new_key(KeyKind::P256).unwrap(),
-            names: wanted.names.clone(),
-            records: Vec::new(),
-            url: None,
-        };
-        agent.ledger.keep_order(wanted.id, &entry, Vec::new()).unwrap();
+        remember_order(&agent, &order_begun_at(0, None));
         agent.note_failed(&wanted, &Failed::later("later"), None);
         assert!(agent.ledger.order(wanted.id).unwrap().is_some(), "gone on with later");
         let directory = DIRECTORY.to_owned();
@@ -205,6 +196,53 @@ fn an_order_that_fails_when_nobody_wants_it_any_more_is_forgotten() {
         agent.note_failed(&wanted, &Failed::later("later"), None);
         assert!(agent.ledger.order(wanted.id).unwrap().is_none());
     });
+}
+
+/// An order of `a.test`, begun at a time, when the store had a certificate that was put there at
+/// another.
+fn order_begun_at(begun_s: i64, held_put_s: Option<i64>) -> OrderEntry {
+    OrderEntry {
+        answers: Vec::new(),
+        begun_s,
+        directory: DIRECTORY.into(),
+        held_put_s,
+        key: certificate::new_key(KeyKind::P256).unwrap(),
+        names: vec!["a.test".to_owned()],
+        records: Vec::new(),
+        url: None,
+    }
+}
+
+fn remember_order(agent: &Agent, entry: &OrderEntry) {
+    agent.ledger.keep_order(id("a.test"), entry, Vec::new()).unwrap();
+}
+
+/// Another machine completed it, or a certificate was imported, while this one was away: by this
+/// machine's clock before it was begun or after.
+#[test]
+fn drops_resumed_order_of_a_newer_certificate() {
+    let (before, later) = (now_s() - 60, now_s() + 60);
+    for (begun_s, held_put_s, is_over) in [
+        (before, Some(i64::MIN), true),
+        (later, Some(i64::MIN), true),
+        (before, None, true),
+        (later, None, false),
+        (later, Some(later), false),
+    ] {
+        let home = Home::new();
+        in_tasks(async {
+            let agent = home.agent(&["a.test"]);
+            remember_order(&agent, &order_begun_at(begun_s, held_put_s));
+            drop(agent);
+            home.import(&["a.test"], -1, 89);
+            let mut agent = home.agent(&["a.test"]);
+            assert_eq!(agent.resumed.len(), 1);
+            agent.begin();
+            let is_resumed = agent.under_way.contains_key(&id("a.test"));
+            let is_kept = agent.ledger.order(id("a.test")).unwrap().is_some();
+            assert_eq!((is_resumed, is_kept), (!is_over, !is_over), "{begun_s} {held_put_s:?}");
+        });
+    }
 }
 
 #[test]

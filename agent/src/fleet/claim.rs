@@ -240,7 +240,7 @@ impl Claim {
         let fence = [Compare::Created(&self.place, self.made)];
         match self.fleet.etcd.change_if(&fence, changes).await {
             Ok(Some(revision)) => Ok(revision),
-            Ok(None) => Err(Failed::of_cluster(
+            Ok(None) => Err(Failed::of_lost_claim(
                 now(),
                 "the order is another machine's by now: this one was silent for longer than \
                  fleet.lease",

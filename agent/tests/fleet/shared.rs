@@ -121,16 +121,27 @@ fn a_machine_that_sleeps_or_dies_within_an_order_is_stood_in_for_once() {
             first.wait_until_said("the order is another machine's by now");
             let its = machines.homes[0].wait_until_held("a.test");
             assert_eq!(its.digest, held.digest, "it takes what the other one obtained");
-            std::thread::sleep(Duration::from_secs(2));
+            wait_until_no_order(&machines.homes[0]);
             assert!(first.stop().success());
         } else {
             let again = machines.homes[0].start();
             assert_eq!(machines.homes[0].wait_until_held("a.test").digest, held.digest);
             assert!(again.stop().success());
         }
+        // It starts again after the other one has served for a while.
+        let again = machines.homes[0].start();
+        again.wait_until_said("fleet: etcd answers");
+        assert_eq!(machines.homes[0].wait_until_held("a.test").digest, held.digest);
+        wait_until_no_order(&machines.homes[0]);
+        assert!(again.stop().success());
         assert_eq!(machines.authority.issued(), 1, "{signal:?}");
         assert!(second.stop().success());
     }
+}
+
+/// Waits until a machine remembers no order.
+fn wait_until_no_order(home: &Home) {
+    wait_for("no order", || home.entries("acme/order/").is_empty().then_some(()));
 }
 
 /// The lease that is the default, and a machine that sleeps for half a minute longer.

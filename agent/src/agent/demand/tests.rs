@@ -58,6 +58,7 @@ fn an_order_goes_on_after_a_restart_and_a_name_that_fails_is_forgotten() {
             answers: Vec::new(),
             begun_s: 0,
             directory: DIRECTORY.into(),
+            held_put_s: None,
             key: certificate::new_key(KeyKind::P256).unwrap(),
             names: wanted.names.clone(),
             records: Vec::new(),
