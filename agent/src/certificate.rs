@@ -13,7 +13,7 @@ use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
-use crate::failure::Failed;
+use crate::failure::{Failed, plain};
 use crate::ledger::Secret;
 use crate::settings::KeyKind;
 use crate::trust::our_provider;
@@ -93,6 +93,12 @@ pub(crate) fn join(
     let has = |name: &&String| certificate.names().iter().any(|has| **has == ***name);
     if let Some(missing) = names.iter().find(|name| !has(name)) {
         return Err(refused(format!("{missing} is not in it")));
+    }
+    // It would replace a certificate that another table or another person has put there.
+    let is_ordered = |has: &&Arc<str>| names.iter().any(|name| **name == ***has);
+    if let Some(other) = certificate.names().iter().find(|has| !is_ordered(has)) {
+        let other = plain(other);
+        return Err(refused(format!("{other} is in it, which was not ordered; ask another CA")));
     }
     if certificate.not_after_s() <= now_s {
         return Err(refused("it has expired: is this machine's clock right?".into()));

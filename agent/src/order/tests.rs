@@ -168,6 +168,43 @@ fn an_order_whose_certificate_is_of_no_use_is_ended() {
     });
 }
 
+/// An authority that issues for more names than were ordered takes none from other certificates.
+#[test]
+fn refuses_certificate_with_names_not_ordered() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let ledger = Ledger::new(Arc::clone(&store));
+    let wanted = wanted();
+    block_on(async {
+        for (names, is_taken) in [
+            (&["a.test", "b.test"][..], false),
+            (&["*.bank.test", "a.test"], false),
+            (&["a.test", "*.a.test"], false),
+            (&["A.test"], true),
+        ] {
+            let opened_by = opened(&MadeUp::default(), folder.path()).await;
+            let carried = Carried::begun(&wanted, &opened_by, &ledger, None, now).await.unwrap();
+            let key = PrivatePkcs8KeyDer::from(carried.entry.key.0.as_slice());
+            let key = KeyPair::try_from(&key).unwrap();
+            let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let issued = rcgen::CertificateParams::new(all).unwrap().self_signed(&key).unwrap();
+            let certificate = issued.pem();
+            let authority = MadeUp { order: order("valid"), certificate, ..MadeUp::default() };
+            let opened = opened(&authority, folder.path()).await;
+            let mut carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
+            carried.entry.url = Some(format!("{AT}/order"));
+            let came = carried.carry_out().await;
+            assert_eq!(came.is_ok(), is_taken, "{names:?}");
+            if let Err(failed) = came {
+                assert!(failed.ends_order, "{}", failed.text);
+                assert!(failed.text.contains("which was not ordered"), "{}", failed.text);
+            }
+            assert_eq!(store.store().covers("a.test").unwrap(), is_taken);
+            assert!(!store.store().covers("b.test").unwrap(), "nor any other name");
+        }
+    });
+}
+
 #[test]
 fn an_authority_that_keeps_nothing_of_what_is_replaced_is_asked_for_a_plain_order() {
     let folder = tempfile::tempdir().unwrap();
