@@ -87,6 +87,30 @@ impl Schedule {
         true
     }
 
+    /// Renews a certificate as soon as an authority takes an order, because the operator asks for
+    /// it: its key may have leaked. Its waits after failures end. Limits of the authority do not,
+    /// nor do waits of names whose validation failed. Returns whether there is such a certificate.
+    pub fn renew(&mut self, now: UnixSeconds, id: CertificateId) -> bool {
+        let Some(certificate) = self.certificates.get_mut(&id) else { return false };
+        self.queues.remove(id, certificate);
+        certificate.is_forced = true;
+        certificate.renew_at = now;
+        certificate.due = now;
+        certificate.failures = 0;
+        certificate.refused_by = 0;
+        if certificate.state != State::Ordering {
+            certificate.state = State::None;
+            self.place(now, id);
+        }
+        true
+    }
+
+    /// The certificate that the schedule believes to be in the store.
+    #[must_use]
+    pub fn held(&self, id: CertificateId) -> Option<Held> {
+        self.certificates.get(&id)?.held
+    }
+
     /// Looks after a certificate no longer. What is under way for it goes on, and its outcome
     /// changes nothing.
     pub fn forget(&mut self, id: CertificateId) {
@@ -261,7 +285,10 @@ impl Schedule {
         let window = Window { start, end };
         let is_news = certificate.told != Some(window);
         certificate.told = Some(window);
-        if is_news && let Some(held) = certificate.held {
+        if is_news
+            && !certificate.is_forced
+            && let Some(held) = certificate.held
+        {
             let moment = held.moment_in(window, &mut self.random);
             certificate.window = moment.map(|_| window);
             certificate.renew_at = moment.unwrap_or_else(|| held.renew_at());
@@ -352,6 +379,8 @@ struct Certificate {
     is_replaced: bool,
     /// A client asked for it, and there is none yet.
     is_demanded: bool,
+    /// The operator asked for a renewal now.
+    is_forced: bool,
 }
 
 impl Certificate {
@@ -372,6 +401,7 @@ impl Certificate {
             reserved: None,
             is_replaced: false,
             is_demanded,
+            is_forced: false,
         }
     }
 }

@@ -682,3 +682,43 @@ fn a_rate_keeps_a_tenth_back_and_reserves_one_after_the_other() {
     assert_eq!(rate.free_at(spent, NOW), NOW.plus(200));
     assert!(!spent.is_nothing(NOW) && spent.is_nothing(NOW.plus(1_000)));
 }
+
+#[test]
+fn renews_at_once_when_asked() {
+    let mut schedule = schedule(vec![informing(), plain()]);
+    let id = CertificateId(1);
+    schedule.want(NOW, id, name(1), held(1, 90));
+    assert!(!schedule.renew(NOW, CertificateId(2)), "it looks after no such certificate");
+    assert!(schedule.renew(NOW, id));
+    let (at, order) = next_order(&mut schedule, NOW);
+    assert_eq!(at, NOW);
+    schedule.happened(NOW, order.ticket(), failed(Failure::Refused));
+    let (_, order) = next_order(&mut schedule, NOW);
+    assert!(matches!(order, Action::Order { authority: SECOND, .. }));
+    schedule.happened(NOW, order.ticket(), failed(Failure::TryLater));
+    assert!(schedule.due(id).is_some_and(|at| at > NOW), "it waits after a failure");
+    assert!(schedule.renew(NOW, id));
+    let order = orders(&mut schedule, NOW).pop().unwrap();
+    assert!(schedule.renew(NOW, id), "one is under way");
+    assert!(orders(&mut schedule, NOW).is_empty(), "once");
+    schedule.happened(NOW, order.0, Outcome::HeldByAnother { until: NOW.plus(7 * HOUR_S) });
+    // What an authority would like does not put it off.
+    let ask = actions(&mut schedule, NOW.plus(6 * HOUR_S)).pop().unwrap();
+    let (start, end) = (NOW.plus(40 * DAY_S), NOW.plus(41 * DAY_S));
+    let answer = Outcome::RenewalInfo { start, end, retry_after_s: None };
+    schedule.happened(NOW, ask.ticket(), answer);
+    let (at, order) = next_order(&mut schedule, NOW);
+    assert!(at < NOW.plus(8 * HOUR_S));
+    schedule.happened(at, order.ticket(), issued(at, 90));
+    assert!(schedule.due(id).is_some_and(|due| due > at.plus(30 * DAY_S)), "as any other then");
+}
+
+#[test]
+fn a_renewal_asked_for_goes_first() {
+    let mut schedule = schedule(vec![plain()]);
+    schedule.want(NOW, CertificateId(1), name(1), held(80, 90));
+    schedule.want(NOW, CertificateId(2), name(2), held(1, 90));
+    schedule.renew(NOW, CertificateId(2));
+    let order: Vec<_> = orders(&mut schedule, NOW).into_iter().map(|(_, id, _)| id).collect();
+    assert_eq!(order, [CertificateId(2), CertificateId(1)]);
+}

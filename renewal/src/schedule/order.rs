@@ -415,6 +415,7 @@ impl Certificate {
     /// When it has to be there.
     fn deadline(&self) -> UnixSeconds {
         match self.held {
+            Some(_) if self.is_forced => self.renew_at,
             Some(held) => held.deadline(self.window),
             None => self.renew_at.plus(NEW_PATIENCE_S),
         }
