@@ -8,7 +8,7 @@ use sealane_certificate_files::{Exposed, mode_for_others};
 use sealane_renewal::UnixSeconds;
 use zeroize::Zeroizing;
 
-use crate::failure::{Failed, is_unknown_account};
+use crate::failure::{Failed, is_unknown_account, plain};
 use crate::fleet::Fleet;
 use crate::http::Https;
 use crate::ledger::{AccountEntry, Ledger, Secret};
@@ -184,7 +184,24 @@ impl Opening<'_> {
 
     fn failed(&self, error: &Error) -> Failed {
         let doing = format!("{}: the account", self.authority.directory);
-        Failed::of_answer(&doing, error, self.https.told_until(), self.now)
+        let failed = Failed::of_answer(&doing, error, self.https.told_until(), self.now);
+        let is_elsewhere = match error {
+            Error::Json(_) => true,
+            Error::Api(problem) => {
+                problem.r#type.is_none() && matches!(problem.status, Some(404 | 405 | 410))
+            }
+            _ => false,
+        };
+        if !is_elsewhere {
+            return failed;
+        }
+        let text = format!(
+            "{}: is no ACME directory ({}); correct directory in [[authority]]: the CA's \
+             documentation has the URL",
+            self.authority.directory,
+            plain(&error.to_string())
+        );
+        Failed { text, ..failed }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The agent at work: does what the schedule says, and tells it what came of that.
 
 mod demand;
+mod files;
 mod job;
 mod keepers;
 mod plan;
@@ -31,6 +32,7 @@ use crate::renewal_info;
 use crate::settings::{Settings, WantedCertificate};
 
 use demand::Demanded;
+use files::NamedFiles;
 use job::Authorities;
 use keepers::Left;
 use plan::{Plan, authority_of, held_of, schedule_of, seconds};
@@ -43,6 +45,7 @@ pub struct Agent {
     demanded: Demanded,
     /// What the schedule wants ordered, and what there is no room for yet.
     due: VecDeque<Due>,
+    files: NamedFiles,
     fleet: Option<Rc<Fleet>>,
     /// Counts schedules: what was begun for another is not told to this one.
     generation: u64,
@@ -80,6 +83,7 @@ impl Agent {
             certificates: HashMap::new(),
             demanded: Demanded::new(settings.on_demand.as_ref())?,
             due: VecDeque::new(),
+            files: NamedFiles::of(&settings),
             fleet,
             generation: 0,
             ledger,
@@ -96,8 +100,9 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Goes on by other settings. What is under way comes to its end; what authorities limit, and
-    /// what waits after a failure, is forgotten with other authorities alone.
+    /// Goes on by other settings, and reads all files again that they name. Orders under way go on.
+    /// Limits of authorities, and waits after failures, end only with other authorities, keys or
+    /// roots.
     ///
     /// # Errors
     /// They take a restart, or what is remembered cannot be read; then nothing has changed.
@@ -113,8 +118,11 @@ impl Agent {
         // All that can fail, before anything is changed.
         let plan = Plan::of(&settings, &self.ledger).map_err(|error| error.to_string())?;
         let demanded = Demanded::new(settings.on_demand.as_ref())?;
+        let files = NamedFiles::of(&settings);
         let is_same = settings.authorities == self.settings.authorities
-            && settings.on_demand == self.settings.on_demand;
+            && settings.on_demand == self.settings.on_demand
+            && !files.has_other_credentials(&self.files);
+        self.files = files;
         // Also with the same: their files may have others in them.
         self.authorities = Rc::new(Authorities::of(&settings, &self.ledger, self.fleet.as_ref()));
         self.settings = settings;
@@ -124,6 +132,7 @@ impl Agent {
         self.change_service(demanded);
         self.adopt(plan);
         self.listen();
+        self.reread_etcd();
         Ok(())
     }
 
@@ -142,6 +151,7 @@ impl Agent {
     /// Begins what is due, and waits until something has come of what is under way, or more is due.
     pub async fn step(&mut self) {
         self.look_at_clock(now());
+        self.follow_files();
         self.begin();
         let now = now();
         let wake = self.schedule.wake_at(now);

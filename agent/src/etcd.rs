@@ -11,6 +11,7 @@ mod watch;
 mod wire;
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,15 +37,20 @@ use wire::{Granted, Kept, Ranged, Token, Transacted, bytes_text, end_of_prefix};
 
 /// A client of one cluster, which bounds each request in time and size.
 pub(crate) struct Etcd {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    access: RefCell<Rc<Access>>,
     endpoints: Vec<String>,
     /// The endpoint that answered last.
     first: Cell<usize>,
-    login: Option<Login>,
     /// Entries that are asked for at once.
     page: Cell<usize>,
     /// What the cluster knows this client by, until it forgets.
     token: RefCell<Option<String>>,
+}
+
+/// What is read from files to ask a cluster: roots, this machine's certificate, and a password.
+struct Access {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    login: Option<Login>,
 }
 
 struct Login {
@@ -64,21 +70,27 @@ impl Etcd {
     /// # Errors
     /// Certificates or the password cannot be read.
     pub(crate) fn new(settings: &EtcdSettings) -> Result<Self, TrustError> {
-        let config = client_config(&settings.roots, settings.identity.as_ref())?;
-        let client = client(config, true, IDLE_TIMEOUT);
-        let login = settings.login.as_ref().map(|EtcdLogin { user, password }| {
-            let password = sealane_operator::secret_text(password)?;
-            let password = Zeroizing::new(password.trim_end_matches(['\r', '\n']).to_owned());
-            Ok::<_, TrustError>(Login { user: user.clone(), password })
-        });
         Ok(Self {
-            client,
+            access: RefCell::new(Rc::new(Access::read(settings)?)),
             endpoints: settings.endpoints.clone(),
             first: Cell::new(0),
-            login: login.transpose()?,
             page: Cell::new(PAGE),
             token: RefCell::new(None),
         })
+    }
+
+    /// Reads the files again that `settings` name, for all that is asked from now on.
+    ///
+    /// # Errors
+    /// As of [`Self::new`]; then what was read before is used.
+    pub(crate) fn reread(&self, settings: &EtcdSettings) -> Result<(), TrustError> {
+        self.access.replace(Rc::new(Access::read(settings)?));
+        self.token.replace(None);
+        Ok(())
+    }
+
+    fn access(&self) -> Rc<Access> {
+        Rc::clone(&self.access.borrow())
     }
 
     /// The entries whose keys begin with `prefix`, behind the key `after`, at most [`PAGE`], as
@@ -264,12 +276,13 @@ impl Etcd {
     where
         F: Future<Output = Result<T, EtcdError>>,
     {
-        if self.login.is_some() && self.token.borrow().is_none() {
+        let has_login = self.access().login.is_some();
+        if has_login && self.token.borrow().is_none() {
             self.log_in(endpoint).await?;
         }
         match ask(endpoint.to_owned()).await {
             // It forgets one that was not used for minutes.
-            Err(error) if error.is_of_token() && self.login.is_some() => {
+            Err(error) if error.is_of_token() && has_login => {
                 self.log_in(endpoint).await?;
                 ask(endpoint.to_owned()).await
             }
@@ -278,7 +291,8 @@ impl Etcd {
     }
 
     async fn log_in(&self, endpoint: &str) -> Result<(), EtcdError> {
-        let Some(Login { user, password }) = &self.login else { return Ok(()) };
+        let access = self.access();
+        let Some(Login { user, password }) = &access.login else { return Ok(()) };
         self.token.replace(None);
         let asked = Credentials { name: user, password };
         let asked = Zeroizing::new(serde_json::to_string(&asked).unwrap_or_default());
@@ -332,7 +346,8 @@ impl Etcd {
         let request =
             request.body(Full::new(Bytes::from_owner(Zeroizing::new(text.as_bytes().to_vec()))));
         let request = request.map_err(|error| EtcdError::unheard(endpoint, &error))?;
-        let sent = tokio::time::timeout(REQUEST_TIMEOUT, self.client.request(request)).await;
+        let asked = self.access().client.request(request);
+        let sent = tokio::time::timeout(REQUEST_TIMEOUT, asked).await;
         let response = sent.map_err(|_| EtcdError::late(endpoint, REQUEST_TIMEOUT))?;
         response.map_err(|error| EtcdError::unheard(endpoint, &error))
     }
@@ -347,8 +362,21 @@ impl Etcd {
         let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
         let body = tokio::time::timeout(REQUEST_TIMEOUT, body).await;
         let body = body.ok().and_then(Result::ok).map(Collected::to_bytes);
-        let user = self.login.as_ref().map(|login| login.user.as_str());
+        let access = self.access();
+        let user = access.login.as_ref().map(|login| login.user.as_str());
         EtcdError::refused(endpoint, status, &body.unwrap_or_default(), user)
+    }
+}
+
+impl Access {
+    fn read(settings: &EtcdSettings) -> Result<Self, TrustError> {
+        let config = client_config(&settings.roots, settings.identity.as_ref())?;
+        let login = settings.login.as_ref().map(|EtcdLogin { user, password }| {
+            let password = sealane_operator::secret_text(password)?;
+            let password = Zeroizing::new(password.trim_end_matches(['\r', '\n']).to_owned());
+            Ok::<_, TrustError>(Login { user: user.clone(), password })
+        });
+        Ok(Self { client: client(config, true, IDLE_TIMEOUT), login: login.transpose()? })
     }
 }
 

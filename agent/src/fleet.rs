@@ -34,6 +34,7 @@ use sealane_operator::{Priority, say, say_at, value};
 use sealane_renewal::{CertificateId, MachineId, keeper};
 use sealane_store::{KeyedStore, SealingKeys};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use zeroize::Zeroizing;
 
@@ -65,6 +66,8 @@ pub(crate) struct Fleet {
     seen: Cell<i64>,
     /// Whether all that was there has been taken once.
     is_complete: Cell<bool>,
+    /// Ends the wait of a cluster that did not answer.
+    retry_now: Notify,
     /// By how much this machine's clock is before those of others.
     clocks: Clocks,
     /// The machines that are there.
@@ -94,10 +97,21 @@ impl Fleet {
             away: RefCell::new(Some((Instant::now(), NOT_ASKED.into()))),
             seen: Cell::new(0),
             is_complete: Cell::new(false),
+            retry_now: Notify::new(),
             clocks: Clocks::default(),
             machines: RefCell::default(),
             status_lease: Cell::new(0),
         }))
+    }
+
+    /// Reads the password, the certificate and the roots again with which etcd is asked.
+    ///
+    /// # Errors
+    /// One cannot be read; then those that were read before are used.
+    pub(crate) fn reread(&self) -> Result<(), TrustError> {
+        self.etcd.reread(&self.settings.etcd)?;
+        self.retry_now.notify_one();
+        Ok(())
     }
 
     /// Shares until the process ends: takes what others put there, puts there what is new here, and
@@ -124,7 +138,10 @@ impl Fleet {
             self.went_away(&failure);
             // A list takes long where there is much: that is no sign of a cluster that is well.
             wait = if followed > WAIT_MAX { WAIT_MIN } else { (wait * 2).min(WAIT_MAX) };
-            tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            let wait_now = wait.mul_f64(0.5 + fastrand::f64() / 2.0);
+            if tokio::time::timeout(wait_now, self.retry_now.notified()).await.is_ok() {
+                wait = WAIT_MIN;
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! How the agent speaks HTTPS to authorities: [`Https`], whose roots are the operator's to choose.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::str::FromStr as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,13 +129,33 @@ impl HttpClient for Https {
     }
 }
 
-/// An error with its causes, of which the first alone says little.
+/// An error and all that caused it, the deepest cause last.
+pub(crate) fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |each| {
+        // An error within one of the system's is no source of it.
+        let within = each.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        within.map(|within| within as _).or_else(|| each.source())
+    })
+    .take(CAUSES_MAX)
+}
+
+/// An error with its causes, of which the first alone says little, and a remedy if it is known.
 fn other(error: &hyper_util::client::legacy::Error) -> Error {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(under) = cause {
-        text = format!("{text}: {under}");
-        cause = under.source();
+    let mut before = text.clone();
+    for cause in causes(error).skip(1).map(ToString::to_string) {
+        // The system's errors print the one within.
+        if cause != before {
+            text = format!("{text}: {cause}");
+        }
+        before = cause;
+    }
+    let tls = causes(error).find_map(|each| each.downcast_ref::<rustls::Error>());
+    if let Some(rustls::Error::InvalidCertificate(_)) = tls {
+        text += "; its server's certificate is not trusted here: name the CA's root in roots of \
+                 [[authority]], or see that directory is right";
     }
     Error::Other(text.into())
 }
@@ -183,6 +204,8 @@ fn retry_after(headers: &HeaderMap) -> Option<SystemTime> {
 
 /// Bytes of an answer: a chain, or a problem with a hundred identifiers.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Causes of an error that are looked at.
+const CAUSES_MAX: usize = 16;
 /// For how long a connection that nothing is asked on stays open.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// For how long one answer is waited for.

@@ -1,5 +1,7 @@
 //! What the process does: [`run`].
 
+use std::collections::BTreeSet;
+use std::env;
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,6 +11,7 @@ use std::process::{Command as Program, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::Access;
 use sd_notify::NotifyState;
 use sealane_operator::memory::hide_memory;
 use sealane_operator::{Priority, say, say_at, sealing_keys, value};
@@ -24,7 +27,7 @@ use crate::etcd::Etcd;
 use crate::fleet;
 use crate::push::{Door, DoorError};
 use crate::sandbox;
-use crate::settings::{FleetSettings, Settings};
+use crate::settings::{Challenge, FleetSettings, Permission, Settings};
 use crate::trust::client_config;
 
 /// Does what was typed, and says on standard error what comes of it.
@@ -97,11 +100,44 @@ fn unusable_files(settings: &Settings) -> Vec<String> {
             note(failed.text);
         }
     }
+    wrong.extend(unusable_commands(settings));
     let cluster = settings.fleet.as_ref().map(|fleet| Etcd::new(&fleet.etcd));
     if let Some(Err(error)) = cluster {
         wrong.push(format!("fleet.{error}"));
     }
     wrong
+}
+
+/// What is wrong with the programs that the settings name, each once.
+fn unusable_commands(settings: &Settings) -> Vec<String> {
+    let mut programs = BTreeSet::new();
+    let lists = settings.lists.iter().map(|list| &list.challenge);
+    let on_demand = settings.on_demand.as_ref();
+    let challenges = settings.certificates.iter().map(|certificate| &certificate.challenge);
+    for challenge in challenges.chain(lists).chain(on_demand.map(|table| &table.challenge)) {
+        if let Challenge::Dns01(command) = challenge {
+            programs.extend(command.first().map(|program| ("dns_command", program)));
+        }
+    }
+    if let Some(Permission::Command(command)) = on_demand.map(|table| &table.permission) {
+        programs.extend(command.first().map(|program| ("ask_command", program)));
+    }
+    let wrong = programs.into_iter().filter(|(_, program)| !can_be_run(program));
+    let told = wrong.map(|(key, program)| {
+        format!("{key}: {program} is no program that this user can run; correct its path or mode")
+    });
+    told.collect()
+}
+
+/// Whether a program is there, at its path or in a folder of `PATH`, and may be run.
+fn can_be_run(program: &str) -> bool {
+    let is_program =
+        |path: &Path| path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok();
+    if program.contains('/') {
+        return is_program(Path::new(program));
+    }
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).any(|folder| is_program(&folder.join(program)))
 }
 
 fn fleet_of<'s>(file: &Path, settings: &'s Settings) -> Result<&'s FleetSettings, End> {

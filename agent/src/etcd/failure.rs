@@ -8,6 +8,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Deserialize;
 
+use crate::http::causes;
+
 /// Why the cluster did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EtcdError {
@@ -131,18 +133,10 @@ impl EtcdError {
 
 /// What kept an endpoint from being heard, and what to do about it.
 fn unheard_text(error: &(dyn Error + 'static)) -> String {
-    let mut deepest = error;
-    let (mut io, mut tls) = (None, None);
-    let mut next = Some(error);
-    while let Some(each) = next {
-        deepest = each;
-        // What is within one of these is no source of it.
-        let within = each.downcast_ref::<io::Error>().and_then(|io| io.get_ref());
-        io = each.downcast_ref::<io::Error>().map(io::Error::kind).or(io);
-        let within = within.and_then(|within| within.downcast_ref::<rustls::Error>());
-        tls = within.or_else(|| each.downcast_ref()).or(tls);
-        next = each.source();
-    }
+    let all: Vec<_> = causes(error).collect();
+    let deepest = all.last().copied().unwrap_or(error);
+    let io = all.iter().rev().find_map(|each| each.downcast_ref()).map(io::Error::kind);
+    let tls = all.iter().find_map(|each| each.downcast_ref::<rustls::Error>());
     match (tls, io) {
         (Some(tls @ rustls::Error::InvalidCertificate(_)), _) => format!(
             "its certificate is not trusted here ({tls}); name the authority of etcd in \

@@ -41,6 +41,26 @@ fn what_an_authority_looked_for_and_found_is_told_with_a_remedy() {
     assert_eq!(authority.issued(), 0);
 }
 
+#[test]
+fn reports_remedy_for_wrong_directory_or_roots() {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    let right = home.authority(authority.address, "");
+    home.configure(&[right.replace("/dir\"", "/nowhere\""), home.by_dns(&["a.test"])]);
+    let agent = home.start();
+    agent.wait_until_said("/nowhere: is no ACME directory (");
+    let other = rcgen::generate_simple_self_signed(["ca.test".to_owned()]).unwrap();
+    fs::write(home.path("other.pem"), other.cert.pem()).unwrap();
+    let roots = format!("{:?}", authority.path("ca.pem"));
+    home.configure(&[right.replace(&roots, "\"other.pem\""), home.by_dns(&["a.test"])]);
+    agent.reload();
+    agent.wait_until_said("is not trusted here: name the CA's root in roots of [[authority]]");
+    // Another root in the same file is read at once, and ends the wait.
+    fs::copy(authority.path("ca.pem"), home.path("other.pem")).unwrap();
+    home.wait_until_held("a.test");
+    assert!(agent.stop().success());
+}
+
 /// A process that is started again and again asks an authority no more often than one that runs.
 #[test]
 fn a_wait_goes_on_over_a_restart() {
@@ -93,17 +113,21 @@ fn an_account_is_bound_to_one_that_the_authority_knows() {
     assert!(agent.stop().success());
     let bound = "external_account = { kid = \"kid-1\", key_file = \"eab.key\" }";
     home.configure(&[home.authority(authority.address, bound), home.by_dns(&["a.test"])]);
-    fs::write(home.path("eab.key"), super::harness::authority::EXTERNAL_KEY).unwrap();
-    super::harness::close(&home.path("eab.key"));
+    let key_file = home.path("eab.key");
+    fs::write(&key_file, "d3Jvbmc").unwrap();
+    super::harness::close(&key_file);
+    let agent = home.start();
+    agent.wait_until_said("\n  tried again in ");
+    // The right key is used at once.
+    fs::write(&key_file, super::harness::authority::EXTERNAL_KEY).unwrap();
+    home.wait_until_held("a.test");
+    assert!(agent.stop().success());
     let account = || {
         let store = home.store().unwrap();
         let mut found = store.kept_under("acme/account/", None, 10).unwrap();
         assert_eq!(found.len(), 1);
         serde_json::from_slice::<serde_json::Value>(&found.pop().unwrap().1).unwrap()
     };
-    let agent = home.start();
-    home.wait_until_held("a.test");
-    assert!(agent.stop().success());
     let first = account();
     assert_eq!(first["kid"], "kid-1");
     // Bound to another one it is another account.
@@ -134,7 +158,8 @@ fn settings_are_checked_and_a_bad_reload_changes_nothing() {
     // Files that are opened when they are needed are looked at, too, all of them at once.
     let bound = "external_account = { kid = \"kid-1\", key_file = \"absent.key\" }";
     let broken = home.authority(authority.address, bound).replace("ca.pem", "absent.pem");
-    home.configure(&[broken, home.by_dns(&["a.test"])]);
+    let by_nothing = home.by_dns(&["a.test"]).replace("/hook", "/absent-hook");
+    home.configure(&[broken, by_nothing]);
     let (said, code) = run(&["check", "--config", "agent.toml"], &home);
     assert!(
         code == Some(3) && said.contains("authority[0].") && said.contains("absent.pem"),
@@ -143,6 +168,7 @@ fn settings_are_checked_and_a_bad_reload_changes_nothing() {
     assert!(
         said.contains("authority[0].external_account.key_file: ") && said.contains("absent.key")
     );
+    assert!(said.contains("absent-hook is no program that this user can run"), "{said}");
     home.configure(&[tables.concat(), home.by_dns(&["b.test"])]);
     agent.reload();
     agent.wait_until_said("reloaded: looks after 2 certificates");

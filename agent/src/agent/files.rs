@@ -1,0 +1,149 @@
+//! Files that the settings name, and that are read again once they have changed: keys, passwords,
+//! certificates and roots, which an operator or a tool replaces while the agent runs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use sealane_certificate_files::read_at_most;
+use sealane_operator::{KeySource, Priority, say, say_at};
+use sealane_store::Stamp;
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use super::plan::Plan;
+use super::{Agent, Authorities};
+use crate::settings::{Authority, EtcdSettings, RootSource, Settings};
+
+/// The files as they were read last.
+#[derive(Debug)]
+pub(super) struct NamedFiles {
+    authorities: Stamps,
+    etcd: Stamps,
+    /// The digest of all files of the authorities; none if one cannot be read.
+    credentials: Option<[u8; 32]>,
+}
+
+impl NamedFiles {
+    pub(super) fn of(settings: &Settings) -> Self {
+        let etcd = settings.fleet.as_ref().map(|fleet| files_of_etcd(&fleet.etcd));
+        // Stamps first: a change while they are read is seen the next time.
+        Self {
+            authorities: Stamps::of(files_of_authorities(settings)),
+            etcd: Stamps::of(etcd.unwrap_or_default()),
+            credentials: credentials_of(settings),
+        }
+    }
+
+    /// Whether the authorities' files can be read, and hold something else than `before`.
+    pub(super) fn has_other_credentials(&self, before: &Self) -> bool {
+        self.credentials.is_some() && self.credentials != before.credentials
+    }
+}
+
+impl Agent {
+    /// Reads files again that have changed. A file that cannot be read changes nothing.
+    pub(super) fn follow_files(&mut self) {
+        if self.files.etcd.has_changed() {
+            self.reread_etcd();
+        }
+        if !self.files.authorities.has_changed() {
+            return;
+        }
+        let read = NamedFiles::of(&self.settings);
+        if !read.has_other_credentials(&self.files) {
+            return;
+        }
+        match Plan::of(&self.settings, &self.ledger) {
+            Ok(plan) => {
+                say("files of [[authority]] have changed: they are read again, and waits end");
+                self.files = read;
+                let fleet = self.fleet.as_ref();
+                self.authorities = Rc::new(Authorities::of(&self.settings, &self.ledger, fleet));
+                self.begin_schedule();
+                self.adopt(plan);
+            }
+            Err(error) => say_at(Priority::Error, &format!("[[authority]]: not read: {error}")),
+        }
+    }
+
+    /// Reads the files of the fleet's cluster again.
+    pub(super) fn reread_etcd(&self) {
+        let Some(fleet) = &self.fleet else { return };
+        match fleet.reread() {
+            Ok(()) => say("fleet: the files of etcd are read again"),
+            Err(error) => say_at(
+                Priority::Warning,
+                &format!("fleet: {error}\n  what was read before is used until this is right"),
+            ),
+        }
+    }
+}
+
+/// How files looked from outside.
+#[derive(Debug)]
+struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
+
+impl Stamps {
+    fn of(files: Vec<PathBuf>) -> Self {
+        let stamped = files.into_iter().map(|file| {
+            let stamp = Stamp::of(&file).ok();
+            (file, stamp)
+        });
+        Self(stamped.collect())
+    }
+
+    /// Whether one looks different from the last time that this was asked.
+    fn has_changed(&mut self) -> bool {
+        let mut has_changed = false;
+        for (file, before) in &mut self.0 {
+            let now = Stamp::of(file).ok();
+            has_changed |= now != *before;
+            *before = now;
+        }
+        has_changed
+    }
+}
+
+fn files_of_authorities(settings: &Settings) -> Vec<PathBuf> {
+    let files =
+        settings.authorities.iter().flat_map(|Authority { external_account, roots, .. }| {
+            let key = external_account.as_ref().map(|external| external.key_file.clone());
+            files_of_roots(roots).chain(key)
+        });
+    files.collect()
+}
+
+fn files_of_etcd(etcd: &EtcdSettings) -> Vec<PathBuf> {
+    let identity = etcd.identity.iter().flat_map(|own| [own.certificate.clone(), own.key.clone()]);
+    let password = etcd.login.iter().filter_map(|login| match &login.password {
+        KeySource::File(path) => Some(path.clone()),
+        KeySource::Command(_) | KeySource::Credential(_) => None,
+    });
+    files_of_roots(&etcd.roots).chain(identity).chain(password).collect()
+}
+
+fn files_of_roots(roots: &[RootSource]) -> impl Iterator<Item = PathBuf> {
+    roots.iter().filter_map(|root| match root {
+        RootSource::File(path) => Some(path.clone()),
+        RootSource::System => None,
+    })
+}
+
+fn credentials_of(settings: &Settings) -> Option<[u8; 32]> {
+    let read = |file: &Path, digest: &mut Sha256| -> io::Result<()> {
+        let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX + 1));
+        read_at_most(file, FILE_BYTES_MAX, &mut text).map_err(io::Error::other)?;
+        digest.update(text.len().to_be_bytes());
+        digest.update(&*text);
+        Ok(())
+    };
+    let mut digest = Sha256::new();
+    for file in files_of_authorities(settings) {
+        read(&file, &mut digest).ok()?;
+    }
+    Some(digest.finalize().into())
+}
+
+/// Bytes of a file that are compared: roots have 4 MiB at most.
+const FILE_BYTES_MAX: usize = 4 << 20;
