@@ -2,6 +2,7 @@
 
 mod demand;
 mod files;
+mod follow;
 mod job;
 mod keepers;
 mod plan;
@@ -9,7 +10,7 @@ mod plan;
 mod tests;
 mod waits;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,7 +26,7 @@ use tokio::task::spawn_local;
 
 use crate::failure::Failed;
 use crate::fleet::Fleet;
-use crate::ledger::{Ledger, id_of};
+use crate::ledger::Ledger;
 use crate::on_demand::Asked;
 use crate::order::{Issued, Wanted};
 use crate::renewal_info;
@@ -33,6 +34,7 @@ use crate::settings::{Settings, WantedCertificate};
 
 use demand::Demanded;
 use files::NamedFiles;
+use follow::Followed;
 use job::Authorities;
 use keepers::Left;
 use plan::{Plan, authority_of, held_of, schedule_of, seconds};
@@ -47,6 +49,7 @@ pub struct Agent {
     due: VecDeque<Due>,
     files: NamedFiles,
     fleet: Option<Rc<Fleet>>,
+    followed: Followed,
     /// Counts schedules: what was begun for another is not told to this one.
     generation: u64,
     ledger: Ledger,
@@ -85,6 +88,7 @@ impl Agent {
             due: VecDeque::new(),
             files: NamedFiles::of(&settings),
             fleet,
+            followed: Followed::default(),
             generation: 0,
             ledger,
             left: Left::default(),
@@ -152,16 +156,14 @@ impl Agent {
     pub async fn step(&mut self) {
         self.look_at_clock(now());
         self.follow_files();
+        self.follow_store();
         self.begin();
         let now = now();
-        let wake = self.schedule.wake_at(now);
-        // Bounded, because a clock may be set meanwhile.
+        let wake = self.schedule.wake_at(now).filter(|_| !self.is_waiting_for_fleet());
+        // Bounded, because the store, the fleet or the clock may change.
         let wait = wake.map_or(WAIT_MAX, |at| Duration::from_secs(at.since(now)).min(WAIT_MAX));
         self.let_lapse(now);
-        let wait = match self.is_waiting_for_fleet() {
-            true => FLEET_WAIT,
-            false => wait.max(WAIT_MIN),
-        };
+        let wait = wait.max(WAIT_MIN);
         if let Ok(Some(came)) = tokio::time::timeout(wait, self.came.recv()).await {
             self.note(came);
         }
@@ -200,7 +202,9 @@ impl Agent {
                 Action::AskRenewalInfo { ticket, id, authority } => {
                     self.ask_renewal_info(ticket, id, authority);
                 }
-                Action::Order { ticket, id, .. } if !self.is_still_demanded(id) => {
+                Action::Order { ticket, id, .. }
+                    if !self.is_forced(id) && !self.is_still_demanded(id) =>
+                {
                     self.schedule.happened(now(), ticket, Outcome::Failed(Failure::Ours));
                 }
                 Action::Order { ticket, id, authority, replaces, .. } => {
@@ -254,7 +258,9 @@ impl Agent {
             return None;
         };
         let is_held = wanted.held_put_s != i64::MIN;
-        let until = self.learn_waits(id).or_else(|| self.left_to_another(id, is_held));
+        let is_left = !self.is_forced(id);
+        let until = self.learn_waits(id);
+        let until = until.or_else(|| self.left_to_another(id, is_held).filter(|_| is_left));
         if let Some(until) = until {
             self.schedule.happened(now(), ticket, Outcome::HeldByAnother { until });
             return None;
@@ -353,6 +359,7 @@ impl Agent {
         let (names, days) = (wanted.names.join(", "), left.as_secs() / 86_400);
         say(&format!("{names}: issued by {}, good for {days} days", wanted.directory));
         self.forget_waits(wanted.id);
+        self.end_renewal(wanted.id);
         if let Some(ticket) = ticket {
             let outcome = Outcome::Issued { not_before, not_after };
             return self.schedule.happened(now(), ticket, outcome);
@@ -364,50 +371,12 @@ impl Agent {
         }
     }
 
-    /// Tells the schedule of certificates that came from other machines of the fleet: each counts
-    /// for all that is wanted whose names are among its own.
-    fn note_taken(&mut self, all: &[Vec<String>]) {
-        let several = all.iter().filter(|names| names.len() > 1);
-        let of_several: HashSet<&str> = several.flatten().map(String::as_str).collect();
-        let is_among = |wanted: &WantedCertificate| {
-            wanted.names.first().is_some_and(|first| of_several.contains(first.as_str()))
-        };
-        let mut ids: HashSet<CertificateId> = HashSet::new();
-        if !of_several.is_empty() {
-            let among = self.certificates.iter().filter(|(_, wanted)| is_among(wanted));
-            ids.extend(among.map(|(id, _)| *id));
-        }
-        for names in all {
-            let id = id_of(names);
-            if self.certificates.contains_key(&id) {
-                ids.insert(id);
-            } else {
-                self.adopt_shared_demands(Some(names));
-            }
-        }
-        for id in ids {
-            self.look_again(id);
-        }
-    }
-
-    /// Tells the schedule what the store has by now for a certificate, whoever brought it and
-    /// whichever names it has besides; whether that was news.
-    fn look_again(&mut self, id: CertificateId) -> bool {
-        let Some(known) = self.certificates.get(&id) else { return false };
-        let Ok(Some(listed)) = self.ledger.held(&known.names) else { return false };
-        let held = held_of(&self.settings, &listed);
-        let is_news = self.schedule.want(now(), id, known.names.clone(), Some(held));
-        if is_news {
-            self.left.forget(id);
-        }
-        is_news
-    }
-
     fn note_failed(&mut self, wanted: &Wanted, failed: &Failed, ticket: Option<Ticket>) {
         if let Some(ticket) = ticket {
             self.schedule.happened(now(), ticket, failed.outcome());
             self.remember_waits(wanted, failed);
         }
+        self.note_renewal_failed(wanted.id, failed);
         self.settle_demanded(wanted.id);
         if !self.certificates.contains_key(&wanted.id)
             && let Ok(Some(entry)) = self.ledger.order(wanted.id)
@@ -501,9 +470,7 @@ pub(crate) fn signed(UnixSeconds(time): UnixSeconds) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
-/// How often it is looked whether the fleet's cluster answers; it is told, too.
-const FLEET_WAIT: Duration = Duration::from_secs(5);
-/// The longest that nothing is looked at.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How often the agent looks whether the store has changed, or the fleet answers.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 /// The shortest, so that a clock that stands still makes nobody spin.
 const WAIT_MIN: Duration = Duration::from_millis(20);

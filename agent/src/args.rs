@@ -45,6 +45,17 @@ pub enum Command {
         #[command(subcommand)]
         command: FleetCommand,
     },
+    /// Renew the certificates for a name now, and report the result
+    ///
+    /// For a private key that may have leaked: the running agent orders a new certificate with a
+    /// new key. It does not revoke the old one.
+    Renew {
+        /// A name of the certificate, as it is in the configuration
+        name: String,
+        /// The configuration
+        #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
+        config: PathBuf,
+    },
     /// Read all of a store, and say whether it is in order
     #[command(hide = true)]
     Examine {
@@ -96,6 +107,7 @@ Exit codes:
 
 Examples:
   sealane-agent check
+  sealane-agent renew www.example.com
   sealane-agent fleet status
   sealane-agent --config /etc/sealane/agent.toml
 ";

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use sealane_engine::certificates::{Certificate, CertificateStore as _};
 use sealane_renewal::{CertificateId, Failing, Spent, UnixSeconds};
-use sealane_store::{HTTP_01, KEPT_BYTES_MAX, KeyedStore, Listed, StoreError, TLS_ALPN_01};
+use sealane_store::{
+    HTTP_01, KEPT_BYTES_MAX, KeptEntry, KeyedStore, Listed, StoreError, TLS_ALPN_01,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -162,6 +164,40 @@ impl Ledger {
         let name = demand_name(name);
         self.write(&[], &[(name.clone(), None)])?;
         Ok(name)
+    }
+
+    /// How often the store was changed.
+    pub(crate) fn generation(&self) -> Result<u64, LedgerError> {
+        Ok(self.store.store().generation()?)
+    }
+
+    /// The renewals that operators asked for, [`RENEWALS_MAX`] at most.
+    pub(crate) fn renewals(&self) -> Result<Vec<(CertificateId, RenewalEntry)>, LedgerError> {
+        let entries = self.store.kept_under(RENEWALS, None, RENEWALS_MAX)?;
+        let read = |(name, text): &KeptEntry| {
+            let entry: RenewalEntry = decode(name, text)?;
+            Ok((id_of(&entry.names), entry))
+        };
+        entries.iter().map(read).collect()
+    }
+
+    /// The renewal of a certificate that an operator asked for.
+    pub(crate) fn renewal(&self, id: CertificateId) -> Result<Option<RenewalEntry>, LedgerError> {
+        self.read(&renewal_name(id))
+    }
+
+    /// Remembers that an operator asked for a renewal, and what has come of it.
+    pub(crate) fn keep_renewal(
+        &self,
+        id: CertificateId,
+        renewal: &RenewalEntry,
+    ) -> Result<(), LedgerError> {
+        self.write(&[], &[(renewal_name(id), Some(encode(renewal)?))])
+    }
+
+    /// Forgets that an operator asked for a renewal.
+    pub(crate) fn drop_renewal(&self, id: CertificateId) -> Result<(), LedgerError> {
+        self.write(&[], &[(renewal_name(id), None)])
     }
 
     /// Takes a name out of the store, with its certificate if that has no other.
@@ -378,6 +414,29 @@ pub(crate) struct DemandEntry {
     pub(crate) seen_s: u64,
 }
 
+/// A renewal that an operator asked for.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct RenewalEntry {
+    /// When the certificate was put into the store that is to be replaced, in Unix time.
+    pub(crate) held_put_s: Option<i64>,
+    /// The names of the certificate.
+    pub(crate) names: Vec<String>,
+    pub(crate) state: RenewalState,
+}
+
+/// What has come of a renewal that an operator asked for.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) enum RenewalState {
+    /// The agent has not seen it yet.
+    Asked,
+    /// Why it is not ordered yet, or why the order failed; it is tried again.
+    Failed(String),
+    /// The agent orders the certificate.
+    Ordering,
+    /// The agent does not look after such a certificate.
+    Unknown,
+}
+
 /// An answer to a challenge, as an entry of the store.
 pub(crate) struct Answer {
     pub(crate) name: String,
@@ -482,6 +541,10 @@ fn order_name(CertificateId(number): CertificateId) -> String {
     format!("{ORDERS}{number:016x}")
 }
 
+fn renewal_name(CertificateId(number): CertificateId) -> String {
+    format!("{RENEWALS}{number:016x}")
+}
+
 fn demand_name(name: &str) -> String {
     format!("{DEMANDS}{name}")
 }
@@ -499,6 +562,9 @@ pub(crate) enum LedgerError {
 
 const DEMANDS: &str = "acme/demand/";
 const ORDERS: &str = "acme/order/";
+const RENEWALS: &str = "acme/renew/";
+/// Renewals that operators may ask for at a time.
+const RENEWALS_MAX: usize = 1_000;
 const WAITS: &str = "acme/wait/names/";
 /// Entries that are read at a time.
 const PAGE: usize = 1_000;

@@ -29,6 +29,7 @@ mod ledger;
 mod on_demand;
 mod order;
 mod push;
+mod renew;
 mod renewal_info;
 pub mod run;
 mod sandbox;

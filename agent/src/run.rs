@@ -25,7 +25,9 @@ use crate::agent::{Agent, now};
 use crate::args::{Arguments, Command, FleetCommand};
 use crate::etcd::Etcd;
 use crate::fleet;
+use crate::ledger::Ledger;
 use crate::push::{Door, DoorError};
+use crate::renew::renew;
 use crate::sandbox;
 use crate::settings::{Challenge, FleetSettings, Permission, Settings};
 use crate::trust::client_config;
@@ -38,6 +40,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         None => serve(&arguments.config),
         Some(Command::Check { config }) => check(&config),
         Some(Command::Examine { store }) => look_into(&store),
+        Some(Command::Renew { name, config }) => renew_now(&name, &config),
         Some(Command::Fleet { command: FleetCommand::RotateTickets { config } }) => {
             rotate_tickets(&config)
         }
@@ -138,6 +141,12 @@ fn can_be_run(program: &str) -> bool {
     }
     let folders = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&folders).any(|folder| is_program(&folder.join(program)))
+}
+
+fn renew_now(name: &str, file: &Path) -> Result<(), End> {
+    let settings = Settings::load(file).map_err(End::invalid)?;
+    let (store, _) = open(&settings)?;
+    renew(name, file, &settings, &Ledger::new(store)).map_err(End::failed)
 }
 
 fn fleet_of<'s>(file: &Path, settings: &'s Settings) -> Result<&'s FleetSettings, End> {

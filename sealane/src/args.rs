@@ -332,6 +332,7 @@ Exit codes:
 
 Examples:
   sealane agent check --config /etc/sealane/agent.toml
+  sealane agent renew www.example.com
   sealane agent --config /etc/sealane/agent.toml
 ";
 

@@ -344,6 +344,25 @@ impl Agent {
             self.demanded.known.values().filter_map(|known| known.lapses_at).min();
     }
 
+    /// Whether a certificate is looked after because a client asked for its name.
+    pub(super) fn is_demanded(&self, id: CertificateId) -> bool {
+        self.demanded.known.contains_key(&id)
+    }
+
+    /// Notes that the store has no certificate on demand for a name. One that it had was removed:
+    /// the service is asked again when the next client comes. Returns whether it had one.
+    pub(super) fn note_demanded_removed(&mut self, id: CertificateId) -> bool {
+        if self.schedule.held(id).is_none() {
+            return false;
+        }
+        self.schedule.forget(id);
+        self.certificates.remove(&id);
+        if let Some(known) = self.demanded.known.remove(&id) {
+            self.forget_demand(&known.entry.name);
+        }
+        true
+    }
+
     fn forget_demand(&self, name: &str) {
         match (self.ledger.drop_demand(name), &self.fleet) {
             (Err(error), _) => {

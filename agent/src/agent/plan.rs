@@ -20,6 +20,8 @@ pub(super) struct Plan {
     pub(super) certificates: Vec<(WantedCertificate, Option<Held>)>,
     /// Names on demand, with what the store has for each.
     pub(super) demands: Vec<(DemandEntry, Option<Held>)>,
+    /// The generation of the store that it was made from.
+    generation: u64,
     pub(super) orders: Vec<(CertificateId, OrderEntry)>,
 }
 
@@ -29,6 +31,7 @@ impl Plan {
     /// # Errors
     /// The store cannot be read, or holds what another version remembered.
     pub(super) fn of(settings: &Settings, ledger: &Ledger) -> Result<Self, LedgerError> {
+        let generation = ledger.generation()?;
         let mut certificates = Vec::new();
         for wanted in &settings.certificates {
             let held = ledger.held(&wanted.names)?.map(|held| held_of(settings, &held));
@@ -41,13 +44,14 @@ impl Plan {
             let held = ledger.held(std::slice::from_ref(&entry.name))?;
             demands.push((entry, held.map(|held| held_of(settings, &held))));
         }
-        Ok(Self { certificates, demands, orders: ledger.orders()? })
+        Ok(Self { certificates, demands, generation, orders: ledger.orders()? })
     }
 }
 
 impl Agent {
     /// Tells the schedule what is wanted and what there is, and finds orders to go on with.
     pub(super) fn adopt(&mut self, plan: Plan) {
+        self.note_planned(plan.generation);
         let before = std::mem::take(&mut self.certificates);
         for (wanted, held) in plan.certificates {
             let id = id_of(&wanted.names);

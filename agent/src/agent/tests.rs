@@ -12,8 +12,8 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::certificate;
-use crate::ledger::OrderEntry;
-use crate::settings::KeyKind;
+use crate::ledger::{OrderEntry, RenewalEntry, RenewalState, id_of};
+use crate::settings::{ExternalAccount, KeyKind};
 
 pub(super) const DIRECTORY: &str = "https://127.0.0.1:1/dir";
 
@@ -52,7 +52,7 @@ impl Home {
     }
 
     /// Puts a certificate for these names into the store that began and ends in so many days.
-    fn import(&self, names: &[&str], begun: i64, ends: i64) {
+    pub(super) fn import(&self, names: &[&str], begun: i64, ends: i64) {
         let key = KeyPair::generate().unwrap();
         let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut leaf = CertificateParams::new(all).unwrap();
@@ -302,5 +302,103 @@ fn what_came_into_the_store_since_is_seen_before_anything_is_ordered() {
         let mut agent = home.agent(&["c.test"]);
         agent.begin();
         assert_eq!(agent.under_way.len(), 1);
+    });
+}
+
+/// Somebody removed, imported or restored certificates on this machine while the agent runs.
+#[test]
+fn follows_what_others_do_to_the_store() {
+    let home = Home::new();
+    in_tasks(async {
+        home.import(&["a.test"], -1, 89);
+        let mut agent = home.agent(&["a.test"]);
+        agent.follow_store();
+        assert_eq!(ordered(&mut agent), None, "it is valid for months");
+        home.store.store().remove(&["a.test".to_owned()], now_s()).unwrap();
+        agent.follow_store();
+        assert!(agent.schedule.due(id("a.test")).unwrap() <= now(), "removed: ordered again");
+        assert!(ordered(&mut agent).is_some());
+    });
+    in_tasks(async {
+        home.import(&["b.test"], -1, 89);
+        let mut agent = home.agent(&["b.test"]);
+        home.import(&["b.test"], -89, 1);
+        agent.follow_store();
+        assert!(ordered(&mut agent).is_some(), "the one that is served ends soon");
+    });
+}
+
+fn ask_renewal(agent: &Agent, name: &str) {
+    let names = vec![name.to_owned()];
+    let held_put_s = agent.ledger.held(&names).unwrap().map(|held| held.imported_s);
+    let entry = RenewalEntry { held_put_s, names, state: RenewalState::Asked };
+    agent.ledger.keep_renewal(id(name), &entry).unwrap();
+}
+
+fn renewal_state(agent: &Agent, name: &str) -> Option<RenewalState> {
+    agent.ledger.renewal(id(name)).unwrap().map(|entry| entry.state)
+}
+
+#[test]
+fn renews_now_what_an_operator_asks_for() {
+    let home = Home::new();
+    in_tasks(async {
+        home.import(&["a.test"], -1, 89);
+        let agent = home.agent(&["a.test"]);
+        ask_renewal(&agent, "a.test");
+        ask_renewal(&agent, "other.test");
+        drop(agent);
+        let mut agent = home.agent(&["a.test"]);
+        agent.follow_store();
+        assert_eq!(renewal_state(&agent, "other.test"), Some(RenewalState::Unknown));
+        assert_eq!(renewal_state(&agent, "a.test"), Some(RenewalState::Ordering));
+        agent.begin();
+        let wanted = agent.wanted(id("a.test"), AuthorityId(0), false).unwrap();
+        let ticket = agent.under_way.remove(&id("a.test")).unwrap().ticket;
+        assert!(ticket.is_some(), "though it is valid for months");
+        agent.note_failed(&wanted, &Failed::later("the CA is away"), ticket);
+        let failed = RenewalState::Failed("the CA is away".into());
+        assert_eq!(renewal_state(&agent, "a.test"), Some(failed));
+        // Asked for again, it waits for nothing.
+        ask_renewal(&agent, "a.test");
+        agent.follow_store();
+        assert!(ordered(&mut agent).is_some());
+        home.import(&["a.test"], 0, 90);
+        agent.follow_store();
+        assert_eq!(renewal_state(&agent, "a.test"), None, "another machine has renewed it");
+        assert!(!agent.is_forced(id("a.test")));
+    });
+}
+
+#[test]
+fn another_key_of_an_account_ends_waits() {
+    let home = Home::new();
+    let file = home.folder.path().join("eab.key");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    let settings = |home: &Home| {
+        let mut settings = home.settings(DIRECTORY, &["a.test"]);
+        settings.authorities[0].external_account =
+            Some(ExternalAccount { kid: "kid-1".into(), key_file: file.clone() });
+        settings
+    };
+    in_tasks(async {
+        for is_reloaded in [true, false] {
+            write("wrong");
+            let mut agent = home.agent_with(settings(&home));
+            let ticket = ordered(&mut agent).unwrap();
+            agent.schedule.happened(now(), ticket, Outcome::Failed(Failure::Refused));
+            agent.reload(settings(&home)).unwrap();
+            agent.follow_files();
+            assert_eq!(ordered(&mut agent), None, "the same key");
+            std::fs::remove_file(&file).unwrap();
+            agent.follow_files();
+            assert_eq!(ordered(&mut agent), None, "a key that is replaced right now");
+            write("right");
+            match is_reloaded {
+                true => agent.reload(settings(&home)).unwrap(),
+                false => agent.follow_files(),
+            }
+            assert!(ordered(&mut agent).is_some(), "{is_reloaded}");
+        }
     });
 }

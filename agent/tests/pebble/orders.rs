@@ -1,12 +1,13 @@
 //! Orders that come to a certificate, and those that do not.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use sealane_engine::certificates::{CertificateStore as _, OpenedCertificate};
 
-use super::harness::agent::Home;
+use super::harness::agent::{Home, run};
 use super::harness::authority::{Authority, Behaviour};
 use super::harness::wait_for;
 
@@ -126,6 +127,45 @@ fn what_an_authority_would_like_renewed_is_renewed() {
     assert!(agent.stop().success());
     assert_eq!(authority.count_said("is a replacement of"), 1);
     assert_eq!(authority.issued(), 2);
+}
+
+/// A key has leaked: an operator has its certificate renewed, months before its end.
+#[test]
+fn renew_orders_now_with_another_key() {
+    let Some(authority) = Authority::start(Behaviour::default()) else { return };
+    let home = Home::new(&authority);
+    let tables = [home.authority(authority.address, ""), home.by_dns(&["a.test", "b.test"])];
+    home.configure(&tables);
+    let renew = |name: &str| run(&["renew", name, "--config", "agent.toml"], &home);
+    let (said, code) = renew("a.test");
+    assert!(code == Some(1) && said.contains("start it (systemctl start"), "{said}");
+    assert_eq!(home.entries("acme/renew/"), [""; 0], "it is not done at the next start");
+    let agent = home.start();
+    let first = home.wait_until_held("a.test");
+    let first_key = public_key(&home, "a.test");
+    let (said, code) = renew("B.test");
+    assert!(code == Some(0) && said.contains("a.test, b.test: renewed, good for 89"), "{said}");
+    assert_ne!(home.held("a.test").unwrap().digest, first.digest);
+    assert_ne!(public_key(&home, "a.test"), first_key);
+    assert_eq!(authority.issued(), 2);
+    let (said, code) = renew("c.test");
+    assert!(code == Some(1) && said.contains("no [[certificate]] of agent.toml"), "{said}");
+    home.configure(&[tables.concat(), home.by_dns(&["c.test"])]);
+    let (said, code) = renew("c.test");
+    assert!(code == Some(1) && said.contains("reload the agent"), "{said}");
+    fs::write(authority.path("hook-fails"), "").unwrap();
+    let (said, code) = renew("a.test");
+    assert!(code == Some(1) && said.contains("dns_command"), "{said}");
+    assert!(said.contains("the agent tries again"), "{said}");
+    fs::remove_file(authority.path("hook-fails")).unwrap();
+    let (said, code) = renew("a.test");
+    assert_eq!(code, Some(0), "{said}");
+    // What is removed and still configured is ordered again, without a reload.
+    home.remove(&["a.test", "b.test"]);
+    home.wait_until_held("a.test");
+    assert!(agent.stop().success());
+    assert_eq!(authority.issued(), 4);
+    assert_eq!(home.entries("acme/renew/"), [""; 0]);
 }
 
 fn public_key(home: &Home, name: &str) -> Vec<u8> {

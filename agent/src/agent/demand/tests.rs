@@ -126,3 +126,25 @@ fn a_client_who_asks_for_many_names_leaves_what_the_rate_allows_to_others() {
         assert_eq!(demand(&mut agent, "f8.test"), Demand::Full);
     });
 }
+
+#[test]
+fn asks_again_about_a_removed_name() {
+    let home = Home::new();
+    in_tasks(async {
+        let mut agent = home.agent_with(settings(&home));
+        allow(&mut agent, "c.test");
+        assert!(agent.is_still_demanded(id("c.test")));
+        home.import(&["c.test"], -1, 89);
+        agent.follow_store();
+        let demand = |agent: &mut Agent| agent.schedule.on_demand(now(), id("c.test"), "c.test");
+        assert_eq!(demand(&mut agent), Demand::Held);
+        agent.ledger.remove("c.test").unwrap();
+        // The next look at the store is due once some time has passed since the last one.
+        for _ in 0..500 {
+            agent.follow_store();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(demand(&mut agent), Demand::Begun);
+        assert!(agent.ledger.demands().unwrap().is_empty());
+    });
+}
