@@ -111,8 +111,8 @@ fn a_reload_that_wants_another_folder_is_refused_by_its_line_unless_that_was_for
     let line = 1 + text.lines().position(|line| line.starts_with("certificates")).unwrap();
     let expected = format!(
         "{}:{line}:17: listener[0].certificates[0]: {} is outside of what this process may read \
-         since its start (Landlock); restart Sealane; for what a fleet proposes, or what comes \
-         later, name its folder in process.sandbox_read before that",
+         since its start (Landlock); restart Sealane, or name its folder in process.sandbox_read \
+         before a start",
         rig.home.path().join("sealane.toml").display(),
         new.display(),
     );
