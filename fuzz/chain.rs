@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
+use sealane_engine::certificates::PemContents;
 use sealane_engine::peer_chain::{PEER_CERTIFICATES_MAX, PEER_CHAIN_BYTES_MAX, PeerChain};
 
 /// The chain of an input, with the key of the seeds' own certificate; none without a certificate.
@@ -16,8 +16,8 @@ pub fn shown(mut bytes: &[u8]) -> Option<CertifiedKey> {
         chain.push(CertificateDer::from(der.to_vec()));
         bytes = rest;
     }
-    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).expect("a key");
-    let key = aws_lc_rs::sign::any_supported_type(&key).expect("a key that signs");
+    let key = PemContents::parse("key", KEY.as_bytes()).expect("a text").key.expect("a key");
+    let key = aws_lc_rs::sign::any_supported_type(&key.to_rustls()).expect("a key that signs");
     (!chain.is_empty()).then(|| CertifiedKey::new(chain, Arc::clone(&key)))
 }
 

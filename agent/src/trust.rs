@@ -10,6 +10,7 @@ use rustls::ClientConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::time_provider::DefaultTimeProvider;
 use sealane_certificate_files::{CertificateFileError, Exposed, mode_for_others, read_at_most};
+use sealane_engine::certificates::CertificateError;
 use sealane_engine::client::{
     ClientContexts, ClientIdentity, ClientOptions, ClientOptionsError, ROOTS_BYTES_MAX, Roots,
 };
@@ -104,6 +105,9 @@ fn system_bundle() -> Option<PathBuf> {
 /// Why an authority's server cannot be verified. The fault is the operator's.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrustError {
+    /// A file does not hold the certificate or the key of the listener.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// Roots or this machine's own certificate are of no use to a client.
     #[error(transparent)]
     Client(#[from] ClientOptionsError),
@@ -161,7 +165,11 @@ mod tests {
             let config = client_config(&[RootSource::File(path.clone())], None);
             config.map(drop).unwrap_err().to_string()
         };
-        assert!(error("").contains("roots.pem: no certificate in it; it needs"), "{}", error(""));
+        assert!(
+            error("").contains("roots.pem: no certificate in it: the file is empty"),
+            "{}",
+            error("")
+        );
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         assert!(error(broken).starts_with("roots: "), "{}", error(broken));
         assert!(error(broken).contains("roots.pem: certificate 1 is not"), "{}", error(broken));

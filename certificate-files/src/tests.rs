@@ -88,7 +88,7 @@ fn every_problem_of_a_directory_is_reported() {
     for expected in [
         "a.crt: its key a.key is missing",
         "b.pem: no private key in it",
-        "c.pem: no PEM section",
+        "c.pem: neither a certificate nor a private key: no PEM section in it",
         "gone.pem: cannot be read: No such file",
         "large.pem: 262145 bytes",
     ] {

@@ -23,7 +23,7 @@ use webpki::{
 use crate::certificates::AuthorityLimits;
 use crate::peer_chain::{KnownIssuer, PeerChain};
 
-pub(crate) use refusal::{refusal, unnamed};
+pub(crate) use refusal::{refusal, spaced, unnamed, words};
 
 /// Trusted authorities: immutable, shared by all lanes, and read-only for them.
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Anchors {
     /// Adds an authority that is believed.
     pub(crate) fn trust(&mut self, der: &CertificateDer<'_>) -> Result<(), String> {
         let limits = AuthorityLimits::parse(der)?;
-        let anchor = anchor_from_trusted_cert(der).map_err(|error| refusal(error).to_string())?;
+        let anchor = anchor_from_trusted_cert(der).map_err(|error| words(&error))?;
         self.names.push(DistinguishedName::in_sequence(&anchor.subject));
         self.anchors.push(anchor.to_owned());
         self.limits.push(limits);

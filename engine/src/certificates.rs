@@ -42,7 +42,6 @@ use leaf::public_key_info;
 pub(crate) use leaf::{AuthorityLimits, Linked, is_authority, is_self_issued, not_after_s};
 pub use name::AskedName;
 pub use pem::PemContents;
-pub(crate) use pem::damage;
 pub use served::{Served, ServedFrom};
 pub use store::{
     CertificateStore, Gone, InventoryFailure, ListenerStore, OpenedCertificate, StoreFailure,
@@ -52,6 +51,8 @@ pub use traits::{LeafTraits, SignatureAlgorithm, common_name};
 
 /// One chain with its private key still encoded; immutable, read by all lanes.
 pub struct Certificate {
+    /// The end of what expires first in the chain.
+    chain_not_after_s: i64,
     digest: CertificateDigest,
     intermediates: Box<[Arc<[u8]>]>,
     key: EncodedKey,
@@ -84,9 +85,19 @@ impl Certificate {
         self.not_before_s
     }
 
-    /// Last second of validity, in Unix time.
+    /// Last second of validity of the server's own certificate, in Unix time.
     pub fn not_after_s(&self) -> i64 {
         self.not_after_s
+    }
+
+    /// Last second of validity of what expires first in the chain, in Unix time.
+    pub fn chain_not_after_s(&self) -> i64 {
+        self.chain_not_after_s
+    }
+
+    /// Whether the whole chain is in date at a time in Unix seconds.
+    pub fn is_valid_at(&self, now_s: i64) -> bool {
+        (self.not_before_s..=self.chain_not_after_s).contains(&now_s)
     }
 
     /// Tells this chain and key from all others.

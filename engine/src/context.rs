@@ -165,7 +165,7 @@ impl LaneContext {
         let resolver = Arc::new(LaneResolver::new(
             served,
             Arc::clone(&provider),
-            Rc::clone(&keys),
+            (Rc::clone(&keys), Arc::clone(&lane.clock)),
             SchemeSet::restricting(&policy.schemes),
         ));
         let answers: Arc<LaneResolver> = Arc::clone(&resolver);

@@ -28,9 +28,10 @@ pub mod client_certificates;
 pub mod context;
 #[cfg(test)]
 mod costs;
-mod days;
+pub mod days;
 pub mod hello;
 pub mod peer_chain;
+pub mod pem;
 pub mod policy;
 pub mod provider;
 mod record;

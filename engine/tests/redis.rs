@@ -100,7 +100,7 @@ fn a_mistake_is_named_and_redis_serves_on() {
     fs::write(redis.file("stranger.pem"), stranger.pem()).unwrap();
     let cases = [
         ("localhost", "empty.pem", "no certificate in it"),
-        ("localhost", "cut.pem", "PEM section 1 is damaged: its END line is missing"),
+        ("localhost", "cut.pem", "cut.pem:1: the section that begins here has no END line"),
         ("localhost", "stranger.pem", "none of the trusted roots issued it"),
         ("127.0.0.1", "ca.pem", "it is not for 127.0.0.1 but for localhost"),
     ];

@@ -91,12 +91,15 @@ pub struct Problem {
     pub what: String,
     /// What to do about it.
     pub remedy: String,
+    /// The keys that are known in the place of an unknown one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub known: Vec<&'static str>,
 }
 
 impl Problem {
     /// Both in words; the remedy as a command.
     pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { what: what.into(), remedy: remedy.into() }
+        Self { what: what.into(), remedy: remedy.into(), known: Vec::new() }
     }
 }
 

@@ -8,9 +8,11 @@ mod document;
 mod search;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
@@ -18,6 +20,7 @@ use toml::de::{DeTable, DeValue};
 use crate::mistake::{Mistake, Place, Problem};
 use crate::value;
 use document::{Document, without_keys_alone};
+use unknown::Unknown;
 
 pub use search::written_at;
 
@@ -50,7 +53,9 @@ pub struct Table<'d> {
 impl<'d> Table<'d> {
     /// The value of `key`, if it is there.
     pub fn value(&mut self, key: &'static str) -> Option<Value<'d>> {
-        self.asked.push(key);
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
         let (_, value) = self.entries.get_key_value(key)?;
         Some(Value {
             document: self.document,
@@ -139,13 +144,17 @@ impl<'d> Table<'d> {
     }
 
     fn note_unknown_keys(&self) {
+        let known: Rc<[&'static str]> = self.asked.as_slice().into();
+        if self.field.is_empty() {
+            self.document.keys_of_file.replace(Rc::clone(&known));
+        }
         for key in self.entries.keys().filter(|key| !self.asked.contains(&&**key.get_ref())) {
-            let known = self.asked.iter().copied();
-            let remedy = did_you_mean(key.get_ref(), known.clone()).unwrap_or_else(|| {
-                format!("remove it; known here: {}", known.collect::<Vec<_>>().join(", "))
+            self.document.note_unknown(Unknown {
+                around: self.field.clone(),
+                key: key.get_ref().to_string(),
+                known: Rc::clone(&known),
+                offset: key.span().start,
             });
-            let problem = Problem::new("is not a known key", remedy);
-            self.document.note(key.span().start, self.field_of(key.get_ref()), problem);
         }
     }
 }
@@ -196,12 +205,12 @@ impl<'d> Value<'d> {
 
     /// One of `choices`, by name.
     pub fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
-        let text = self.text("write it in quotes")?;
+        let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+        let remedy = format!("choose {}", names.join(" or "));
+        let text = self.text(&remedy)?;
         if let Some((_, chosen)) = choices.iter().find(|(name, _)| *name == text) {
             return Some(*chosen);
         }
-        let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
-        let remedy = format!("choose {}", names.join(" or "));
         self.wrong(Problem::new(format!("{text:?} is not a choice"), remedy));
         None
     }
@@ -328,6 +337,11 @@ impl<'d> Value<'d> {
         }
     }
 
+    /// The number of elements of a list; 0 for anything else.
+    pub fn length(&self) -> usize {
+        self.value.as_array().map_or(0, |elements| elements.len())
+    }
+
     /// Whether it is a table.
     pub fn is_table(&self) -> bool {
         self.value.is_table()
@@ -355,20 +369,3 @@ impl<'d> Value<'d> {
         None
     }
 }
-
-fn did_you_mean<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    // Nobody means a word that is so long, and the distance takes time in its square.
-    if written.len() > WORD_BYTES_MAX {
-        return None;
-    }
-    let lower = written.to_lowercase().replace('_', "-");
-    known
-        .map(|known| (strsim::osa_distance(&lower, &known.to_lowercase().replace('_', "-")), known))
-        .filter(|(distance, known)| {
-            *distance <= (known.len() / 3).max(1) && *distance < known.len()
-        })
-        .min()
-        .map(|(_, known)| format!("did you mean {known:?}?"))
-}
-
-const WORD_BYTES_MAX: usize = 64;

@@ -12,6 +12,7 @@ pub fn host_name(text: &str) -> Result<String, Problem> {
         return Ok(name);
     }
     let remedy = match text.is_ascii() {
+        true if text.contains('*') => "write a wildcard for one label, such as \"*.example.com\"",
         true => "write a name such as \"www.example.com\"",
         false => "write it in its ASCII form (xn--...)",
     };

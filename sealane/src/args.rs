@@ -119,6 +119,13 @@ pub struct CheckArguments {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Check the configuration alone and open none of the files that it names, for a machine
+    /// without the keys
+    #[arg(long)]
+    pub no_files: bool,
+    /// Fail if there are warnings
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// What `sealane demo` takes.
@@ -342,9 +349,15 @@ looks up every backend, and opens no listener. All mistakes are printed at once,
 file, line, column, field and remedy; then what the configuration will cost in memory and file \
 descriptors. What its user may not read is a mistake: ask as the user of the service.
 
+Notes are about the limits of this shell; those of a service are set by its unit.
+
 Exit codes:
-  0  in order; there may be warnings
+  0  in order; there may be warnings, but not with --strict
   3  not in order
+  6  in order, but with warnings (--strict only)
+
+For CI, where neither keys nor backends are at hand:
+  sealane check --no-files --strict --config sealane.toml
 
 Example:
   runuser -u sealane -- sealane check --json | jq .errors

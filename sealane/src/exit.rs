@@ -17,6 +17,8 @@ pub enum Exit {
     Partly,
     /// The command line is not understood.
     Usage,
+    /// A configuration that is checked strictly has warnings.
+    Warned,
 }
 
 impl Exit {
@@ -32,6 +34,7 @@ impl Exit {
             Self::Ok => 0,
             Self::Partly => 5,
             Self::Usage => 2,
+            Self::Warned => 6,
         }
     }
 
@@ -46,6 +49,7 @@ impl Exit {
             Self::Ok => "ended as asked; or the configuration is in order",
             Self::Partly => "converted, but for the lines that comments name",
             Self::Usage => "the command line is not understood",
+            Self::Warned => "the configuration can be served, but has warnings (check --strict)",
         }
     }
 }

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use sealane_engine::certificates::{CertificateIndex, ListenerStore};
 use sealane_engine::client::{ClientContext, ClientContexts};
 use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
+use sealane_engine::days::days;
 use sealane_engine::policy::{ClientCertificates, Group, Policy};
 use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
@@ -254,9 +255,9 @@ impl<'c> Survey<'c> {
 
     /// Warns of what expires soon; what has expired is the material's own to tell.
     fn warn_if_soon(&mut self, label: &str, not_after_s: i64, now: UnixSeconds) {
-        let days = days_until(not_after_s, now);
-        if (0..EXPIRY_WARNING_DAYS).contains(&days) {
-            self.warn([format!("{label}: expires in {days} days; renew it")]);
+        if (0..EXPIRY_WARNING_DAYS).contains(&days_until(not_after_s, now)) {
+            let left = days(not_after_s.saturating_sub(unix_s(now)));
+            self.warn([format!("{label}: expires in {left}; renew it")]);
         }
     }
 

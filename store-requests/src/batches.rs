@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use sealane_engine::certificates::{
-    Certificate, CertificateWarning, DefaultCertificate, IndexBuilder,
+    Certificate, CertificateError, CertificateWarning, DefaultCertificate, IndexBuilder,
 };
 
 use crate::bundles::Bundles;
@@ -93,7 +93,8 @@ impl<'p> Batches<'p> {
 
     fn check(&self, gathered: Gathered<'_>) -> Result<Batch, Mistakes> {
         let indexed = gathered.builder.finish(DefaultCertificate::Absent);
-        let mut mistakes: Vec<String> = indexed.errors.iter().map(ToString::to_string).collect();
+        let mut mistakes: Vec<String> =
+            indexed.errors.into_iter().map(|error| self.in_stream(error).to_string()).collect();
         for certificate in &indexed.index {
             mistakes.extend(self.mistakes_in(certificate));
         }
@@ -108,6 +109,18 @@ impl<'p> Batches<'p> {
             certificates: indexed.index.iter().map(Arc::clone).collect(),
             warnings: warnings.map(ToString::to_string).collect(),
         })
+    }
+
+    /// The same error with the line of the stream, where it has one of its bundle.
+    fn in_stream(&self, error: CertificateError) -> CertificateError {
+        match error {
+            CertificateError::BrokenPem { label, line, damage } => {
+                let first = label.rsplit_once(' ').and_then(|(_, first)| first.parse().ok());
+                let line = first.unwrap_or(1) + line - 1;
+                CertificateError::BrokenPem { label: self.source.to_owned(), line, damage }
+            }
+            other => other,
+        }
     }
 
     fn mistakes_in(&self, certificate: &Certificate) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use sealane_engine::certificates::PEM_BYTES_MAX;
+use sealane_engine::pem;
 use zeroize::Zeroizing;
 
 /// A stream of PEM of which a part is there.
@@ -125,16 +126,12 @@ enum Mark {
 
 impl Mark {
     fn of(line: &[u8]) -> Option<Self> {
-        let line = line.trim_ascii_end().strip_suffix(b"-----")?;
-        let is_key = line.ends_with(b"PRIVATE KEY");
-        if line == b"-----BEGIN CERTIFICATE" {
-            Some(Self::CertificateBegins)
-        } else if is_key && line.starts_with(b"-----BEGIN ") {
-            Some(Self::KeyBegins)
-        } else if is_key && line.starts_with(b"-----END ") {
-            Some(Self::KeyEnds)
-        } else {
-            None
+        // A damaged line is rejected when its bundle is read.
+        match pem::Mark::of(line).ok()?? {
+            pem::Mark::Begin(b"CERTIFICATE" | b"X509 CERTIFICATE") => Some(Self::CertificateBegins),
+            pem::Mark::Begin(label) if label.ends_with(b"PRIVATE KEY") => Some(Self::KeyBegins),
+            pem::Mark::End(label) if label.ends_with(b"PRIVATE KEY") => Some(Self::KeyEnds),
+            pem::Mark::Begin(_) | pem::Mark::End(_) => None,
         }
     }
 }
@@ -187,6 +184,8 @@ mod tests {
             [CHAIN, CHAIN, EC_KEY].concat(),
             [KEY, CHAIN, CHAIN].concat(),
             ["a comment\n", CHAIN, "another\n", KEY].concat(),
+            ["\u{feff}", CHAIN, KEY].concat(),
+            [CHAIN, KEY].concat().replace("CERT", "X509 CERT"),
             [CHAIN, KEY].concat().replace('\n', "\r\n"),
         ] {
             let lines = one.lines().count() as u64;

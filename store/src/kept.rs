@@ -8,10 +8,8 @@
 use std::sync::Arc;
 
 use heed::{AnyTls, RoTxn, RwTxn};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sealane_engine::certificates::{
-    Certificate, CertificateDigest, EncodedKey, KeyEncoding, OpenedCertificate,
+    Certificate, CertificateDigest, OpenedCertificate, PemContents,
 };
 use zeroize::Zeroizing;
 
@@ -287,16 +285,10 @@ fn check_lengths(changes: &[KeptChange<'_>]) -> Result<(), StoreError> {
 
 /// The first certificate and private key of `pem`.
 fn opened_pem(pem: &[u8]) -> Result<OpenedCertificate, Fault> {
-    let wrong = |_| Fault::What("the answer to a challenge is no certificate with its key");
-    let chain = vec![CertificateDer::from_pem_slice(pem).map_err(wrong)?];
-    let decoded = Zeroizing::new(PrivateKeyDer::from_pem_slice(pem).map_err(wrong)?);
-    let key = match &*decoded {
-        PrivateKeyDer::Pkcs1(der) => EncodedKey::new(KeyEncoding::Pkcs1, der.secret_pkcs1_der()),
-        PrivateKeyDer::Sec1(der) => EncodedKey::new(KeyEncoding::Sec1, der.secret_sec1_der()),
-        PrivateKeyDer::Pkcs8(der) => EncodedKey::new(KeyEncoding::Pkcs8, der.secret_pkcs8_der()),
-        _ => return Err(Fault::What("the answer to a challenge has a key of another kind")),
-    };
-    Ok(OpenedCertificate { chain, key })
+    let wrong = || Fault::What("the answer to a challenge is not a certificate with its key");
+    let PemContents { certificates, key } = PemContents::parse("", pem).map_err(|_| wrong())?;
+    let leaf = certificates.into_iter().next().ok_or_else(wrong)?;
+    Ok(OpenedCertificate { chain: vec![leaf.into()], key: key.ok_or_else(wrong)? })
 }
 
 /// What stands before the name of an entry among the facts of the store.

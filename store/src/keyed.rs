@@ -189,14 +189,22 @@ impl KeyedStore {
         self.insert(txn, digest, certificate, put_s)?;
         let placed = StoredCertificate { digest, key_type: certificate.key_type() };
         let mut replaced = BTreeSet::new();
+        let mut may_be_unserved = false;
         for name in certificate.names() {
-            if matches!(put, Put::Elsewhere(_)) && self.is_over(txn, name, certificate, put_s)? {
+            let is_over = match put {
+                Put::Elsewhere(_) => self.is_over(txn, name, certificate, put_s)?,
+                Put::New(now_s) => self.is_outlived(txn, name, certificate, now_s)?,
+            };
+            if is_over {
+                may_be_unserved = true;
                 continue;
             }
             replaced.extend(self.rows().place(txn, name, placed)?.map(|before| before.0));
         }
+        let is_unserved = may_be_unserved && self.tables().drop_if_unserved(txn, digest)?;
         match (is_whole, replaced.is_empty()) {
             (true, _) => {}
+            (false, _) if is_unserved => imported.unchanged += 1,
             (false, false) => imported.replaced += 1,
             // It was sealed again, or put later.
             (false, true) if is_here => imported.unchanged += 1,
@@ -205,8 +213,27 @@ impl KeyedStore {
         for before in replaced {
             self.tables().drop_if_unserved(txn, CertificateDigest(before))?;
         }
-        let may_be_over = matches!(put, Put::Elsewhere(_));
-        Ok(!(may_be_over && self.tables().drop_if_unserved(txn, digest)?))
+        Ok(!is_unserved)
+    }
+
+    /// Whether a certificate has expired, and one of its kind of key that is served for `name` has
+    /// not: the older one does not take its place, in whatever order both are put.
+    fn is_outlived(
+        &self,
+        txn: &RwTxn<'_>,
+        name: &str,
+        certificate: &Certificate,
+        now_s: i64,
+    ) -> Result<bool, Fault> {
+        if certificate.not_after_s() >= now_s {
+            return Ok(false);
+        }
+        let kind = certificate.key_type().rank();
+        // What cannot be read, or is proven by nobody, makes room.
+        let placed = self.rows().named(txn, name).unwrap_or_default();
+        let same_kind = placed.iter().find(|entry| entry.key_type.rank() == kind);
+        let record = same_kind.map(|entry| self.tables().record(txn, entry.digest)).transpose()?;
+        Ok(record.flatten().is_some_and(|record| record.not_after_s >= now_s))
     }
 
     /// Whether a certificate that was put at `put_s` is served no more for `name`: it was removed

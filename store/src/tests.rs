@@ -28,9 +28,24 @@ fn provider() -> CryptoProvider {
 }
 
 fn certificate_of(algorithm: &'static SignatureAlgorithm, names: &[&str]) -> Arc<Certificate> {
+    certificate_until(algorithm, names, 4096)
+}
+
+/// A certificate that expired before [`NOW_S`].
+fn expired(names: &[&str]) -> Arc<Certificate> {
+    certificate_until(&PKCS_ECDSA_P256_SHA256, names, 2026)
+}
+
+fn certificate_until(
+    algorithm: &'static SignatureAlgorithm,
+    names: &[&str],
+    year: i32,
+) -> Arc<Certificate> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let key = KeyPair::generate_for(algorithm).unwrap();
-    let leaf = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    let leaf = params.self_signed(&key).unwrap();
     // Another self-signed certificate stands for an intermediate, the same one in every chain.
     let text =
         leaf.pem() + include_str!("../../testdata/certificates/p384.crt") + &key.serialize_pem();
@@ -208,6 +223,25 @@ fn the_later_certificate_is_served_and_the_earlier_one_leaves_with_its_last_name
     // A certificate that was pushed out comes back by being imported again.
     store.import(&[Arc::clone(&old)], NOW_S).unwrap();
     assert_eq!(served(&store, "a.test"), Ok(leaf(&old)));
+}
+
+#[test]
+fn expired_import_does_not_replace_valid_one() {
+    let folder = TempDir::new().unwrap();
+    let store = create(&folder, KEY_1);
+    let (valid, expired) = (certificate(&["a.test"]), expired(&["a.test", "b.test"]));
+    store.import(&[Arc::clone(&valid)], NOW_S).unwrap();
+    let imported = store.import(&[Arc::clone(&expired)], NOW_S).unwrap();
+    assert_eq!((imported.added, imported.replaced), (1, 0), "for its other name");
+    assert_eq!(served(&store, "a.test").unwrap(), leaf(&valid));
+    assert_eq!(served(&store, "b.test").unwrap(), leaf(&expired));
+    let again = self::expired(&["a.test"]);
+    let imported = store.import(&[again], NOW_S).unwrap();
+    assert_eq!((imported.added, imported.replaced, imported.unchanged), (0, 0, 1));
+    assert_eq!(store.store().summary().unwrap().certificates, 2);
+    let newer = certificate(&["b.test"]);
+    store.import(&[Arc::clone(&newer)], NOW_S).unwrap();
+    assert_eq!(served(&store, "b.test").unwrap(), leaf(&newer));
 }
 
 #[test]

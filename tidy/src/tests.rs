@@ -48,6 +48,20 @@ fn unsafe_code_has_its_crates() {
 }
 
 #[test]
+fn pem_has_one_reader() {
+    let reads = "//! A module.\nuse rustls::pki_types::pem::PemObject as _;\n";
+    breaks_at("layer", 2, "agent/src/trust.rs", reads);
+    breaks_at(
+        "layer",
+        2,
+        "engine/src/a.rs",
+        "//! A.\nfn f() { CertificateDer::pem_slice_iter(t) }\n",
+    );
+    holds("lab/stacks/src/a.rs", reads);
+    holds("agent/src/a.rs", "//! A.\n#[cfg(test)]\nmod tests {\n    use pem::PemObject;\n}\n");
+}
+
+#[test]
 fn a_file_opens_with_its_doc() {
     breaks("module-doc", "lanes/src/a.rs", "use std::io;\n");
     breaks("module-doc", "lanes/tests/a.rs", "// Not a doc.\n");

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS13;
 use sealane_certificate_files::read_at_most;
+use sealane_engine::certificates::PemContents;
 use sealane_engine::client::ROOTS_BYTES_MAX;
 use sealane_engine::client_certificates::{CRL_BYTES_MAX, ClientRoots};
+use sealane_engine::pem::{SectionKind, sections};
 use sealane_operator::{Priority, say_at};
 use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer as _};
 
@@ -45,13 +46,14 @@ fn identity(
     let files = &settings.identity;
     let IdentityTexts { chain, key } = read_identity(files)?;
     let broken = |path: &Path, what: String| TrustError::Identity { path: path.to_owned(), what };
-    let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| broken(&files.certificate, error.to_string()))?;
+    let read = |path: &Path, text: &[u8]| PemContents::parse(&path.to_string_lossy(), text);
+    let chain = read(&files.certificate, &chain)?.certificates;
     if chain.is_empty() {
         return Err(broken(&files.certificate, "no certificate in it".into()));
     }
-    let key = PrivateKeyDer::from_pem_slice(&key);
-    Ok((chain, key.map_err(|error| broken(&files.key, error.to_string()))?))
+    let key = read(&files.key, &key)?.key;
+    let key = key.ok_or_else(|| broken(&files.key, "no private key in it".into()))?;
+    Ok((chain.into_iter().map(CertificateDer::from).collect(), key.to_rustls()))
 }
 
 /// A file's text with its path.
@@ -76,8 +78,10 @@ fn labelled(texts: &[LabelledText]) -> Vec<(&str, &[u8])> {
 /// Warns of lists that have ended: the listener refuses the clients of their issuers, and
 /// everything else goes on.
 fn warn_of_ended_lists(LabelledText { label, text }: &LabelledText) {
-    for list in CertificateRevocationListDer::pem_slice_iter(text).flatten() {
-        let Ok((_, list)) = CertificateRevocationList::from_der(&list) else { continue };
+    // What cannot be read is an error of the listener's own.
+    let found = sections(text).unwrap_or_default();
+    for list in found.iter().filter(|each| each.kind == SectionKind::RevocationList) {
+        let Ok((_, list)) = CertificateRevocationList::from_der(&list.der) else { continue };
         let now = ASN1Time::now();
         if let Some(next) = list.next_update().filter(|next| *next < now) {
             let issuer = list.issuer().to_string();

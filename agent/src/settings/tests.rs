@@ -109,8 +109,7 @@ fn left_out(example: &str) -> Vec<String> {
         // Which of several tables it is in makes no difference.
         let field: String = mistake.field.split(['[', ']']).step_by(2).collect();
         let table = field.strip_suffix(UNKNOWN).unwrap();
-        let known = mistake.problem.remedy.split_once("known here: ").unwrap().1;
-        let known = known.split(", ").map(|key| format!("{table}{key}"));
+        let known = mistake.problem.known.iter().map(|key| format!("{table}{key}"));
         left_out.extend(known.filter(|key| !said.contains(key)));
     }
     left_out

@@ -5,13 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ProducesTickets, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
-use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
+use sealane_engine::certificates::{DefaultCertificate, IndexBuilder, PemContents};
 use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources, Refusal};
 use sealane_engine::hello::Hello;
 use sealane_engine::policy::{Policy, Versions};
@@ -111,13 +110,14 @@ fn plain(
     } else {
         WebPkiClientVerifier::no_client_auth()
     };
-    let chain = CertificateDer::pem_slice_iter(chain).collect::<std::result::Result<_, _>>()?;
+    let chain = PemContents::parse("chain", chain)?.certificates;
+    let key = PemContents::parse("key", key)?.key.ok_or("no key")?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(crypto))
         .with_protocol_versions(versions)?
         .with_client_cert_verifier(verifier)
         .with_single_cert_with_ocsp(
-            chain,
-            PrivateKeyDer::from_pem_slice(key)?,
+            chain.into_iter().map(CertificateDer::from).collect(),
+            key.to_rustls(),
             wanted.ocsp_response.clone(),
         )?;
     config.alpn_protocols.clone_from(&wanted.protocols);

@@ -66,3 +66,45 @@ pub(crate) fn unnamed(error: &CertificateError) -> Option<&E> {
         _ => None,
     }
 }
+
+/// What is wrong with a certificate or a list that cannot be read, in plain words.
+pub(crate) fn words(error: &E) -> String {
+    let words = match error {
+        E::BadDer | E::BadDerTime | E::TrailingData(_) => "it is damaged, or not DER",
+        E::UnsupportedCertVersion => "it is not of version 3",
+        E::UnsupportedCriticalExtension => "it has a critical extension that is not known",
+        E::UnsupportedCrlVersion => "it is not of version 2",
+        E::UnsupportedDeltaCrl => "it is a delta list, which has only the changes of another",
+        E::UnsupportedIndirectCrl => "it is an indirect list, for certificates of other issuers",
+        E::UnsupportedRevocationReasonsPartitioning => "it is for some reasons of revocation only",
+        other => return spaced(&format!("{other:?}")),
+    };
+    words.to_owned()
+}
+
+/// The name of an error as words: `MalformedExtensions` is "malformed extensions".
+pub(crate) fn spaced(name: &str) -> String {
+    let name = name.split(['(', '{', ' ']).next().unwrap_or_default();
+    let mut words = String::with_capacity(name.len() + 8);
+    for c in name.chars() {
+        if c.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(c.to_lowercase());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_words() {
+        assert_eq!(words(&E::MalformedExtensions), "malformed extensions");
+        assert!(words(&E::UnsupportedDeltaCrl).starts_with("it is a delta list"));
+        let refused = refusal(E::NameConstraintViolation);
+        let Error::InvalidCertificate(refused) = refused else { panic!("{refused}") };
+        assert_eq!(unnamed(&refused).map(words).as_deref(), Some("name constraint violation"));
+    }
+}

@@ -1,13 +1,14 @@
 //! Makes a [`CertificateIndex`] out of PEM texts and says everything that is wrong with them.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 
 use super::key::EncodedKey;
-use super::leaf::{Leaf, check_intermediate};
+use super::leaf::{Leaf, Link};
 use super::{
     CERTIFICATES_MAX, Certificate, CertificateDigest, CertificateError, CertificateIndex,
     CertificateWarning, KEYS_TRIED_MAX, KeyType, NAMES_PER_CERTIFICATE_MAX, PemContents,
@@ -18,7 +19,7 @@ use super::{
 pub struct IndexBuilder<'a> {
     certificates: Vec<Arc<Certificate>>,
     errors: Vec<CertificateError>,
-    intermediates: HashSet<Arc<[u8]>>,
+    intermediates: HashMap<Arc<[u8]>, Arc<Link>>,
     /// Keys that are still decoded as they are added.
     keys_to_try: usize,
     now_s: i64,
@@ -34,7 +35,7 @@ impl<'a> IndexBuilder<'a> {
         Self {
             certificates: Vec::new(),
             errors: Vec::new(),
-            intermediates: HashSet::new(),
+            intermediates: HashMap::new(),
             keys_to_try: KEYS_TRIED_MAX,
             now_s,
             provider,
@@ -66,16 +67,17 @@ impl<'a> IndexBuilder<'a> {
         }
     }
 
-    /// Builds the index. Of two certificates with the same kind of key and the same name the one
-    /// added first is served, and the clash is reported.
+    /// Builds the index. Of two certificates with the same kind of key and the same name, one that
+    /// is in date is preferred, then the one that expires last, then the one that was added first.
+    /// The clash is reported. The other one is kept for the time when the first has expired.
     pub fn finish(mut self, default: DefaultCertificate<'_>) -> Indexed {
         let may_be_empty = default == DefaultCertificate::Absent;
         if self.certificates.is_empty() && self.errors.is_empty() && !may_be_empty {
             self.errors.push(CertificateError::NoneGiven);
         }
-        let placed = self.place_names();
-        let mut index = CertificateIndex::new(self.certificates, placed);
-        if !index.choose_default(default) {
+        let (placed, spares) = self.place_names();
+        let mut index = CertificateIndex::new(self.certificates, placed, spares);
+        if !index.choose_default(default, self.now_s) {
             let wanted = default.wanted().to_owned();
             self.errors.push(CertificateError::DefaultMissing { wanted });
         }
@@ -129,10 +131,14 @@ impl<'a> IndexBuilder<'a> {
             return Err(CertificateError::TooManyNames { label: label.into(), count });
         }
         self.check_fit((label, &leaf, leaf_der), (key_label, &key))?;
-        let intermediates = self.intern(label, intermediates)?;
+        let (intermediates, links) = self.intern(label, intermediates)?;
         self.warn(label, &leaf);
+        self.warn_of_chain(label, &leaf, chain, &links);
+        let ends = links.iter().map(|link| link.not_after_s);
+        let chain_not_after_s = ends.fold(leaf.link.not_after_s, i64::min);
         let parts = chain.iter().map(Vec::as_slice).chain([key.der()]);
         self.certificates.push(Arc::new(Certificate {
+            chain_not_after_s,
             digest: CertificateDigest::of(parts),
             intermediates,
             key,
@@ -140,7 +146,7 @@ impl<'a> IndexBuilder<'a> {
             label: label.into(),
             leaf: leaf_der.as_slice().into(),
             names: leaf.names.into_iter().map(Arc::from).collect(),
-            not_after_s: leaf.not_after_s,
+            not_after_s: leaf.link.not_after_s,
             not_before_s: leaf.not_before_s,
         }));
         Ok(())
@@ -185,33 +191,58 @@ impl<'a> IndexBuilder<'a> {
     }
 
     /// Keeps one copy of each intermediate, however many chains it is in.
-    fn intern(
-        &mut self,
-        label: &str,
-        chain: &[Vec<u8>],
-    ) -> Result<Box<[Arc<[u8]>]>, CertificateError> {
+    fn intern(&mut self, label: &str, chain: &[Vec<u8>]) -> Result<Interned, CertificateError> {
         let mut interned = Vec::with_capacity(chain.len());
+        let mut links = Vec::with_capacity(chain.len());
         for (offset, der) in chain.iter().enumerate() {
-            if let Some(known) = self.intermediates.get(der.as_slice()) {
+            if let Some((known, link)) = self.intermediates.get_key_value(der.as_slice()) {
                 interned.push(Arc::clone(known));
+                links.push(Arc::clone(link));
                 continue;
             }
-            check_intermediate(der).map_err(|reason| CertificateError::BadCertificate {
+            let link = Link::parse(der).map_err(|reason| CertificateError::BadCertificate {
                 label: label.into(),
                 position: offset + 2,
                 reason,
             })?;
-            let der: Arc<[u8]> = der.as_slice().into();
-            self.intermediates.insert(Arc::clone(&der));
+            let (der, link): (Arc<[u8]>, _) = (der.as_slice().into(), Arc::new(link));
+            self.intermediates.insert(Arc::clone(&der), Arc::clone(&link));
             interned.push(der);
+            links.push(link);
         }
-        Ok(interned.into())
+        Ok((interned.into(), links))
+    }
+
+    /// Warns of what most clients refuse about the certificates behind the server's own.
+    fn warn_of_chain(&mut self, label: &str, leaf: &Leaf, chain: &[Vec<u8>], links: &[Arc<Link>]) {
+        let warnings = &mut self.warnings;
+        let label = || label.to_owned();
+        let own = &leaf.link;
+        if leaf.has_common_name_only {
+            warnings.push(CertificateWarning::CommonNameOnly { label: label() });
+        }
+        let is_issuer = |link: &Arc<Link>| link.subject == own.issuer;
+        if own.issuer != own.subject && !links.iter().any(is_issuer) {
+            let (label, issuer) = (label(), own.issuer_text());
+            warnings.push(CertificateWarning::IssuerMissing { label, issuer });
+        }
+        for (position, (der, link)) in (2..).zip(chain.iter().skip(1).zip(links)) {
+            if chain.iter().take(position - 1).any(|before| before == der) {
+                warnings.push(CertificateWarning::Repeated { label: label(), position });
+                continue;
+            }
+            let expired_s = self.now_s.saturating_sub(link.not_after_s);
+            if expired_s > 0 {
+                let label = label();
+                warnings.push(CertificateWarning::ChainExpired { label, position, expired_s });
+            }
+        }
     }
 
     fn warn(&mut self, label: &str, leaf: &Leaf) {
         let label = || label.to_owned();
         let (expired_s, valid_in_s) = (
-            self.now_s.saturating_sub(leaf.not_after_s),
+            self.now_s.saturating_sub(leaf.link.not_after_s),
             leaf.not_before_s.saturating_sub(self.now_s),
         );
         if expired_s > 0 {
@@ -229,37 +260,46 @@ impl<'a> IndexBuilder<'a> {
         }
     }
 
-    /// Names with the certificates served for them, sorted by name and then by kind of key.
-    fn place_names(&mut self) -> Vec<PlacedName> {
+    /// Names with the certificates served for them, sorted by name and then by kind of key, and in
+    /// the same order those that lost a name to another.
+    fn place_names(&mut self) -> (Vec<PlacedName>, Vec<PlacedName>) {
         let mut wanted: Vec<_> = self
             .certificates
             .iter()
             .enumerate()
             .flat_map(|(order, certificate)| {
                 let rank = certificate.key_type.rank();
-                certificate.names.iter().map(move |name| (name, rank, order))
+                let is_out_of_date = !certificate.is_valid_at(self.now_s);
+                let last_first = Reverse(certificate.chain_not_after_s);
+                certificate
+                    .names
+                    .iter()
+                    .map(move |name| (name, rank, is_out_of_date, last_first, order))
             })
             .collect();
         wanted.sort_unstable();
         let mut placed: Vec<PlacedName> = Vec::with_capacity(wanted.len());
+        let mut spares: Vec<PlacedName> = Vec::new();
         let mut clashes = Clashes::default();
         let mut served = None;
-        for (name, rank, order) in wanted {
+        for (name, rank, _, _, order) in wanted {
+            let named = PlacedName { name: Arc::clone(name), certificate: order };
             match served {
                 // A certificate that repeats a name does not clash with itself.
                 Some((kept_name, kept_rank, kept)) if (kept_name, kept_rank) == (name, rank) => {
                     if kept != order {
                         clashes.add(kept, order, name);
+                        spares.push(named);
                     }
                 }
                 _ => {
                     served = Some((name, rank, order));
-                    placed.push(PlacedName { name: Arc::clone(name), certificate: order });
+                    placed.push(named);
                 }
             }
         }
-        self.warnings.extend(clashes.into_warnings(&self.certificates));
-        placed
+        self.warnings.extend(clashes.into_warnings(&self.certificates, self.now_s));
+        (placed, spares)
     }
 }
 
@@ -302,6 +342,9 @@ pub(super) struct PlacedName {
     pub(super) name: Arc<str>,
 }
 
+/// Intermediates, of which others may have the same copy, with their places in the chain.
+type Interned = (Box<[Arc<[u8]>]>, Vec<Arc<Link>>);
+
 /// Clashes by pair of certificates: one renewed file left beside the old one is one warning,
 /// however many names it has.
 #[derive(Default)]
@@ -318,15 +361,27 @@ impl Clashes {
     fn into_warnings(
         self,
         certificates: &[Arc<Certificate>],
+        now_s: i64,
     ) -> impl Iterator<Item = CertificateWarning> {
         let mut pairs: Vec<_> = self.pairs.into_iter().collect();
         pairs.sort_unstable();
-        pairs.into_iter().map(|((dropped, kept), (name, names))| CertificateWarning::Clash {
-            dropped: certificates[dropped].label().to_owned(),
-            kept: certificates[kept].label().to_owned(),
-            key_type: certificates[kept].key_type,
-            name,
-            names,
+        pairs.into_iter().map(move |((dropped, kept), (name, names))| {
+            let (dropped, kept) = (&certificates[dropped], &certificates[kept]);
+            let reason = if kept.is_valid_at(now_s) && !dropped.is_valid_at(now_s) {
+                "is in date"
+            } else if kept.chain_not_after_s > dropped.chain_not_after_s {
+                "expires later"
+            } else {
+                "comes first"
+            };
+            CertificateWarning::Clash {
+                dropped: dropped.label().to_owned(),
+                kept: kept.label().to_owned(),
+                key_type: kept.key_type,
+                name,
+                names,
+                reason,
+            }
         })
     }
 }

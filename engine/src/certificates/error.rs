@@ -5,6 +5,7 @@ use super::{
     RSA_BITS_MAX, RSA_BITS_MIN,
 };
 use crate::days::days;
+use crate::pem::{Damage, Foreign};
 
 /// Why a certificate cannot be served. The fault is the operator's unless a variant says otherwise.
 ///
@@ -25,15 +26,15 @@ pub enum CertificateError {
         /// What the parser stumbled over.
         reason: &'static str,
     },
-    /// A section of a PEM file cannot be decoded.
-    #[error("{label}: PEM section {position} is damaged: {reason}; copy the file again")]
+    /// A part of a PEM file cannot be read.
+    #[error("{label}:{line}: {damage}")]
     BrokenPem {
         /// The damaged file.
         label: String,
-        /// Counted from 1.
-        position: usize,
+        /// The number of the line, counted from 1.
+        line: usize,
         /// What is damaged.
-        reason: &'static str,
+        damage: Damage,
     },
     /// More intermediates than any client accepts.
     #[error(
@@ -57,8 +58,8 @@ pub enum CertificateError {
     },
     /// The key needs a passphrase.
     #[error(
-        "{label}: the private key is encrypted and nobody is there to type its passphrase; decrypt \
-         it (openssl pkey -in encrypted.key -out plain.key) and let only the server's user read it"
+        "{label}: the private key is encrypted; decrypt it (openssl pkey -in encrypted.key -out \
+         plain.key) and let only the server's user read it"
     )]
     EncryptedKey {
         /// The file with the key.
@@ -115,13 +116,12 @@ pub enum CertificateError {
     #[error("no certificate was given; name a PEM file or a directory that holds some")]
     NoneGiven,
     /// A file without any PEM section that matters here.
-    #[error(
-        "{label}: no PEM section with a certificate or a key in it; a binary (DER) file is \
-         converted with: openssl x509 -inform der -in FILE -out FILE.pem"
-    )]
+    #[error("{label}: neither a certificate nor a private key: {found}")]
     NotPem {
         /// The file.
         label: String,
+        /// What the file is instead.
+        found: Foreign,
     },
     /// A file too large to be a chain with its key.
     #[error(
@@ -181,10 +181,24 @@ pub enum CertificateError {
 /// What an operator should know about a certificate that is served all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateWarning {
+    /// A certificate of the chain is past its end.
+    #[error(
+        "{label}: certificate {position} of the chain expired {} ago; clients will refuse it: \
+         take the current one from the authority, or remove it if it is a root",
+        days(*expired_s)
+    )]
+    ChainExpired {
+        /// The file with the chain.
+        label: String,
+        /// Counted from 1, the server's own certificate.
+        position: usize,
+        /// Seconds since its end.
+        expired_s: i64,
+    },
     /// Two certificates have the same kind of key and a name in common.
     #[error(
-        "{dropped}: {} kind of key {} as {kept}, which comes first and is served; remove one of \
-         the two",
+        "{dropped}: {} kind of key {} as {kept}, which {reason} and is served; remove one of the \
+         two",
         shared(name, *names), key_type.family()
     )]
     Clash {
@@ -198,6 +212,17 @@ pub enum CertificateWarning {
         name: String,
         /// How many names they have in common.
         names: usize,
+        /// What the served one has that the other lacks.
+        reason: &'static str,
+    },
+    /// No subjectAltName.
+    #[error(
+        "{label}: its name is only in the common name, and it has no subjectAltName; browsers, \
+         curl and Go will refuse it: issue it again"
+    )]
+    CommonNameOnly {
+        /// The file with the chain.
+        label: String,
     },
     /// Past its end.
     #[error("{label}: expired {} ago; clients will refuse it: renew it", days(*expired_s))]
@@ -206,6 +231,17 @@ pub enum CertificateWarning {
         label: String,
         /// Seconds since its end.
         expired_s: i64,
+    },
+    /// The chain ends with a certificate that others issued.
+    #[error(
+        "{label}: the certificate of its issuer ({issuer}) is not in the chain; append it, unless \
+         clients trust that issuer as a root"
+    )]
+    IssuerMissing {
+        /// The file with the chain.
+        label: String,
+        /// The issuer's name.
+        issuer: String,
     },
     /// A name that no client can ask for.
     #[error(
@@ -235,6 +271,14 @@ pub enum CertificateWarning {
         label: String,
         /// Seconds until its beginning.
         valid_in_s: i64,
+    },
+    /// A certificate that is in the chain already.
+    #[error("{label}: certificate {position} of the chain is there twice; remove one of the two")]
+    Repeated {
+        /// The file with the chain.
+        label: String,
+        /// Counted from 1, the server's own certificate.
+        position: usize,
     },
 }
 

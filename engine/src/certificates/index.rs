@@ -19,23 +19,28 @@ pub struct CertificateIndex {
     /// The certificates of each name side by side; `names` points in here.
     groups: Box<[Arc<Certificate>]>,
     names: HashMap<Arc<str>, Range<usize>>,
+    /// For names that several certificates of one kind of key have, those not in `groups`, behind
+    /// the certificates of `groups`: for when those have expired.
+    spare_names: HashMap<Arc<str>, Range<usize>>,
 }
 
 impl CertificateIndex {
-    /// `placed` is sorted by name, then by preference.
-    pub(super) fn new(certificates: Vec<Arc<Certificate>>, placed: Vec<PlacedName>) -> Self {
-        let groups =
-            placed.iter().map(|placed| Arc::clone(&certificates[placed.certificate])).collect();
-        let mut names: HashMap<Arc<str>, Range<usize>> = HashMap::with_capacity(placed.len());
-        for (position, placed) in placed.into_iter().enumerate() {
-            names.entry(placed.name).or_insert(position..position).end = position + 1;
-        }
-        names.shrink_to_fit();
+    /// `placed` and `spares` are sorted by name, then by preference.
+    pub(super) fn new(
+        certificates: Vec<Arc<Certificate>>,
+        placed: Vec<PlacedName>,
+        spares: Vec<PlacedName>,
+    ) -> Self {
+        let grouped = placed.iter().chain(&spares);
+        let groups = grouped.map(|placed| Arc::clone(&certificates[placed.certificate])).collect();
+        let spares_from = placed.len();
+        let names = ranges(placed, 0);
+        let spare_names = ranges(spares, spares_from);
         // No index has more certificates than a position has numbers: CERTIFICATES_MAX.
         let mut by_digest: Box<[u32]> = (0_u32..).take(certificates.len()).collect();
         by_digest.sort_unstable_by_key(|position| certificates[*position as usize].digest().0);
         let certificates = certificates.into();
-        Self { by_digest, certificates, default: Box::default(), groups, names }
+        Self { by_digest, certificates, default: Box::default(), groups, names, spare_names }
     }
 
     /// The certificates served for `server_name`, one of each kind of key, best first; empty for
@@ -83,7 +88,7 @@ impl CertificateIndex {
     /// What there is, with the first `entries_max` to expire.
     pub fn inventory(&self, entries_max: usize) -> Inventory {
         let mut by_expiry: Vec<&Certificate> = self.iter().map(|each| &**each).collect();
-        by_expiry.sort_by_key(|certificate| certificate.not_after_s());
+        by_expiry.sort_by_key(|certificate| certificate.chain_not_after_s());
         let soonest = by_expiry.into_iter().take(entries_max);
         Inventory {
             certificates: self.len() as u64,
@@ -108,8 +113,7 @@ impl CertificateIndex {
                 certificate_bytes(certificate) + shared
             })
             .sum();
-        let buckets = (self.names.capacity() * 8 / 7).next_power_of_two();
-        let table = allocation_bytes(buckets * (size_of::<(Arc<str>, Range<usize>)>() + 1));
+        let table = table_bytes(&self.names) + table_bytes(&self.spare_names);
         let pointers = self.certificates.len() + self.groups.len() + self.default.len();
         let sorted = allocation_bytes(size_of_val(&*self.by_digest));
         certificates + sorted + table + pointers * size_of::<Arc<Certificate>>()
@@ -118,8 +122,9 @@ impl CertificateIndex {
     /// Chooses the default; false if there is no such certificate.
     ///
     /// A certificate chosen as such brings along the other kinds of key for its first name, or
-    /// clients that cannot use its own kind would be refused.
-    pub(super) fn choose_default(&mut self, default: DefaultCertificate<'_>) -> bool {
+    /// clients that cannot use its own kind would be refused. One that is only the first, or not in
+    /// date, gives way to the one that is served for that name.
+    pub(super) fn choose_default(&mut self, default: DefaultCertificate<'_>, now_s: i64) -> bool {
         let chosen = match default {
             DefaultCertificate::Absent => return true,
             DefaultCertificate::First => self.certificates.first(),
@@ -135,7 +140,9 @@ impl CertificateIndex {
             return default == DefaultCertificate::First;
         };
         let group = chosen.names().first().map(|name| self.find(name)).unwrap_or_default();
-        self.default = if group.iter().any(|certificate| Arc::ptr_eq(certificate, chosen)) {
+        let gives_way = default == DefaultCertificate::First || !chosen.is_valid_at(now_s);
+        let is_served = group.iter().any(|certificate| Arc::ptr_eq(certificate, chosen));
+        self.default = if is_served || gives_way && !group.is_empty() {
             group.into()
         } else {
             Box::new([Arc::clone(chosen)])
@@ -148,6 +155,12 @@ impl CertificateIndex {
         self.names.get(name).cloned().map(Group::Named)
     }
 
+    /// Certificates for exactly `name`, in lower case, that are not served because another of
+    /// their kind is preferred.
+    pub(super) fn spare(&self, name: &str) -> Option<Group> {
+        self.spare_names.get(name).cloned().map(Group::Named)
+    }
+
     /// The certificates of a group of this index, best first.
     pub(super) fn group(&self, group: &Group) -> &[Arc<Certificate>] {
         match group {
@@ -155,6 +168,16 @@ impl CertificateIndex {
             Group::Named(range) => self.groups.get(range.clone()).unwrap_or_default(),
         }
     }
+}
+
+/// Where the certificates of each name are, counted from `first`.
+fn ranges(placed: Vec<PlacedName>, first: usize) -> HashMap<Arc<str>, Range<usize>> {
+    let mut names: HashMap<Arc<str>, Range<usize>> = HashMap::with_capacity(placed.len());
+    for (position, placed) in (first..).zip(placed) {
+        names.entry(placed.name).or_insert(position..position).end = position + 1;
+    }
+    names.shrink_to_fit();
+    names
 }
 
 /// Certificates of an index that are served together, one of each kind of key.
@@ -191,6 +214,17 @@ fn certificate_bytes(certificate: &Certificate) -> usize {
 /// What glibc takes for an allocation: a size word more, in steps of 16 bytes, 32 at least.
 fn allocation_bytes(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
+}
+
+/// What a table of names takes.
+fn table_bytes(names: &HashMap<Arc<str>, Range<usize>>) -> usize {
+    match names.capacity() {
+        0 => 0,
+        capacity => {
+            let buckets = (capacity * 8 / 7).next_power_of_two();
+            allocation_bytes(buckets * (size_of::<(Arc<str>, Range<usize>)>() + 1))
+        }
+    }
 }
 
 const ARC_COUNTS_BYTES: usize = 16;

@@ -23,7 +23,7 @@ pub struct InventoryEntry {
     pub names: Vec<String>,
     /// Names in all.
     pub names_total: usize,
-    /// Last second of validity, in Unix time.
+    /// Last second of validity, in Unix time; of files, that of the whole chain.
     pub not_after_s: i64,
     /// Where it came from.
     pub source: String,
@@ -62,7 +62,7 @@ impl InventoryEntry {
 impl From<&Certificate> for InventoryEntry {
     fn from(certificate: &Certificate) -> Self {
         let (source, names) = (certificate.label(), certificate.names());
-        Self::new(source, certificate.key_type(), names, certificate.not_after_s())
+        Self::new(source, certificate.key_type(), names, certificate.chain_not_after_s())
     }
 }
 

@@ -32,7 +32,7 @@ impl EncodedKey {
     }
 
     /// A copy for a provider to decode. The provider owns it, and erasing it is up to the provider.
-    pub(super) fn to_rustls(&self) -> PrivateKeyDer<'static> {
+    pub fn to_rustls(&self) -> PrivateKeyDer<'static> {
         let der = self.der.to_vec();
         match self.encoding {
             KeyEncoding::Pkcs1 => PrivatePkcs1KeyDer::from(der).into(),

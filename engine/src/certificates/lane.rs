@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use fragile::Fragile;
 use lru::LruCache;
+use rustls::SignatureScheme;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use super::leaf::Validity;
 use super::restricted::Restricted;
 use super::served::Found;
 use super::{
@@ -20,7 +22,7 @@ use super::{
     Served, StoreFailure, StoreId, StoreView, StoredCertificate,
 };
 use crate::policy::{Scheme, SchemeSet};
-use crate::tickets::{self, LeafDigest};
+use crate::tickets::{self, LaneClock, LeafDigest};
 
 /// The keys one lane has decoded, at most a given number, the least recently used leaving first.
 ///
@@ -48,6 +50,8 @@ struct Held {
 struct SentLeaf {
     digest: LeafDigest,
     traits: Option<LeafTraits>,
+    /// None if they cannot be read.
+    validity: Option<Validity>,
 }
 
 /// What a lane knows of the changes of a store.
@@ -286,11 +290,11 @@ impl LaneResolver {
     pub(crate) fn new(
         served: Served,
         provider: Arc<CryptoProvider>,
-        keys: Rc<RefCell<LaneKeys>>,
+        (keys, clock): (Rc<RefCell<LaneKeys>>, Arc<LaneClock>),
         schemes: Option<SchemeSet>,
     ) -> Self {
         let (has_own, is_current, looked_up) = (Cell::default(), Cell::new(true), Cell::default());
-        let lane = Lane { has_own, is_current, keys, looked_up, provider, schemes, served };
+        let lane = Lane { clock, has_own, is_current, keys, looked_up, provider, schemes, served };
         Self { lane: Fragile::new(lane) }
     }
 
@@ -330,6 +334,8 @@ impl fmt::Debug for LaneResolver {
 }
 
 struct Lane {
+    /// Whether certificates are in date is judged by it.
+    clock: Arc<LaneClock>,
     /// Whether the name of the hello that was admitted last, or refused, has a certificate.
     has_own: Cell<Option<bool>>,
     is_current: Cell<bool>,
@@ -428,32 +434,21 @@ impl Lane {
         let (view, offered) = (view.as_deref(), hello.signature_schemes());
         let allowed = self.schemes.map(|schemes| schemes.allowed(offered));
         let schemes = allowed.as_deref().unwrap_or(offered);
-        let provider = &self.provider;
-        let resolved = match (self.find(hello.server_name(), view)?, view) {
-            (Found::Indexed(group), _) => {
-                let found = self.served.index.group(&group);
-                let is_accepted = |each: &Arc<Certificate>| each.key_type().is_accepted(schemes);
-                best_first(found, is_accepted).find_map(|each| {
-                    let key = match self.is_current.get() {
-                        true => keys.certified_key(each, provider),
-                        false => keys.passing_key(each, provider),
-                    };
-                    let key = key.ok()?;
-                    Some((each.digest(), is_accepted(each), key))
-                })
+        let name = hello.server_name();
+        let found = self.find(name, view)?;
+        let now_s = self.clock.now().and_then(|now| i64::try_from(now.0).ok());
+        let resolved = match self.choose(&found, (schemes, now_s), view, keys) {
+            Some(chosen) => Some(chosen),
+            None => {
+                let in_date = self.served.find_instead(name, &found, view, |other| {
+                    self.choose(other, (schemes, now_s), view, keys)
+                })?;
+                in_date.or_else(|| self.choose_any(&found, schemes, view, keys))
             }
-            (Found::Stored(found), Some(view)) => {
-                let is_accepted = |each: &StoredCertificate| each.key_type.is_accepted(schemes);
-                best_first(&found, is_accepted).find_map(|each| {
-                    let key = keys.stored_key(each.digest, view, provider).ok()?;
-                    Some((each.digest, is_accepted(each), key))
-                })
-            }
-            (Found::Nothing | Found::Stored(_), _) => None,
         };
         // What the key itself can make decides, not what its kind usually can.
         let signer = |key: &CertifiedKey| key.key.choose_scheme(schemes);
-        Ok(resolved.map(|(digest, is_accepted, key)| {
+        Ok(resolved.map(|Chosen { digest, is_accepted, key }| {
             let signer = signer(&key);
             if let Some(leaf) = keys.leaf(digest, &key) {
                 let scheme = signer.as_ref().and_then(|signer| Scheme::of(signer.scheme()));
@@ -468,12 +463,99 @@ impl Lane {
             }
         }))
     }
+
+    /// The best certificate of `found` that is in date and that the client can check.
+    fn choose(
+        &self,
+        found: &Found,
+        (schemes, now_s): (&[SignatureScheme], Option<i64>),
+        view: Option<&dyn StoreView>,
+        keys: &mut LaneKeys,
+    ) -> Option<Chosen> {
+        match (found, view) {
+            (Found::Indexed(group), _) => {
+                let found = self.served.index.group(group).iter();
+                let mut usable = found.filter(|each| {
+                    each.key_type().is_accepted(schemes)
+                        && now_s.is_none_or(|now_s| each.is_valid_at(now_s))
+                });
+                usable.find_map(|each| self.key_of_file(each, true, keys))
+            }
+            (Found::Stored(found), Some(view)) => {
+                let mut accepted = found.iter().filter(|each| each.key_type.is_accepted(schemes));
+                accepted.find_map(|each| {
+                    let chosen = self.key_of_store(each, true, view, keys)?;
+                    let validity = keys.leaf(each.digest, &chosen.key)?.validity;
+                    let is_valid = now_s
+                        .zip(validity)
+                        .is_none_or(|(now_s, validity)| validity.contains(now_s));
+                    is_valid.then_some(chosen)
+                })
+            }
+            (Found::Nothing | Found::Stored(_), _) => None,
+        }
+    }
+
+    /// The best certificate of `found`, whatever its dates and whatever the client can check.
+    fn choose_any(
+        &self,
+        found: &Found,
+        schemes: &[SignatureScheme],
+        view: Option<&dyn StoreView>,
+        keys: &mut LaneKeys,
+    ) -> Option<Chosen> {
+        match (found, view) {
+            (Found::Indexed(group), _) => {
+                let is_accepted = |each: &Arc<Certificate>| each.key_type().is_accepted(schemes);
+                best_first(self.served.index.group(group), is_accepted)
+                    .find_map(|each| self.key_of_file(each, is_accepted(each), keys))
+            }
+            (Found::Stored(found), Some(view)) => {
+                let is_accepted = |each: &StoredCertificate| each.key_type.is_accepted(schemes);
+                best_first(found, is_accepted)
+                    .find_map(|each| self.key_of_store(each, is_accepted(each), view, keys))
+            }
+            (Found::Nothing | Found::Stored(_), _) => None,
+        }
+    }
+
+    fn key_of_file(
+        &self,
+        certificate: &Certificate,
+        is_accepted: bool,
+        keys: &mut LaneKeys,
+    ) -> Option<Chosen> {
+        let key = match self.is_current.get() {
+            true => keys.certified_key(certificate, &self.provider),
+            false => keys.passing_key(certificate, &self.provider),
+        };
+        Some(Chosen { digest: certificate.digest(), is_accepted, key: key.ok()? })
+    }
+
+    fn key_of_store(
+        &self,
+        stored: &StoredCertificate,
+        is_accepted: bool,
+        view: &dyn StoreView,
+        keys: &mut LaneKeys,
+    ) -> Option<Chosen> {
+        let key = keys.stored_key(stored.digest, view, &self.provider).ok()?;
+        Some(Chosen { digest: stored.digest, is_accepted, key })
+    }
+}
+
+/// A certificate for a client.
+struct Chosen {
+    digest: CertificateDigest,
+    is_accepted: bool,
+    key: Arc<CertifiedKey>,
 }
 
 /// What tickets of sessions that begin with `key` are bound to, and what can be told of it.
 fn leaf_of(key: &CertifiedKey) -> Option<SentLeaf> {
     let leaf = key.cert.first()?;
-    Some(SentLeaf { digest: LeafDigest::of(leaf), traits: LeafTraits::parse(leaf) })
+    let (digest, traits) = (LeafDigest::of(leaf), LeafTraits::parse(leaf));
+    Some(SentLeaf { digest, traits, validity: Validity::parse(leaf) })
 }
 
 /// Those that the client accepts, then the others.

@@ -11,7 +11,7 @@ use x509_parser::oid_registry::{
     OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_BASIC_CONSTRAINTS,
     OID_X509_EXT_SUBJECT_ALT_NAME, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
 };
-use x509_parser::x509::X509Version;
+use x509_parser::x509::{X509Name, X509Version};
 
 use super::key::PublicHalf;
 use super::{KeyType, NAME_BYTES_MAX};
@@ -19,14 +19,16 @@ use super::{KeyType, NAME_BYTES_MAX};
 /// The few facts taken out of a certificate.
 #[derive(Debug)]
 pub(super) struct Leaf {
+    /// Whether its names are those of the common name, because it has no subjectAltName.
+    pub(super) has_common_name_only: bool,
     /// Names no client can ask for.
     pub(super) ignored_names: Vec<String>,
     /// The kind of key; `None` for one that is not served.
     pub(super) key_type: Option<KeyType>,
     /// Host names and wildcards, lower-cased, without repeats, in their order.
     pub(super) names: Vec<String>,
-    /// Last second of validity, in Unix time.
-    pub(super) not_after_s: i64,
+    /// Who issued it, and until when it counts.
+    pub(super) link: Link,
     /// First second of validity, in Unix time.
     pub(super) not_before_s: i64,
     /// The public key's bytes, see [`PublicHalf::bytes`].
@@ -44,10 +46,11 @@ impl Leaf {
             &spki.subject_public_key.data,
         );
         let mut leaf = Self {
+            has_common_name_only: false,
             ignored_names: Vec::new(),
+            link: Link::of(&certificate),
             key_type: half.as_ref().map(|half| half.key_type),
             names: Vec::new(),
-            not_after_s: certificate.validity.not_after.timestamp(),
             not_before_s: certificate.validity.not_before.timestamp(),
             public_key: half.and_then(|half| half.bytes).unwrap_or_default().to_vec(),
         };
@@ -66,6 +69,7 @@ impl Leaf {
             let common_name = certificate.subject.iter_common_name().last();
             if let Some(name) = common_name.and_then(|name| name.as_str().ok()) {
                 self.take_name(name);
+                self.has_common_name_only = !self.names.is_empty();
             }
             return Ok(());
         };
@@ -90,6 +94,59 @@ impl Leaf {
         } else {
             self.names.push(lowered);
         }
+    }
+}
+
+/// The place of a certificate in a chain.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// The name of its issuer, in DER.
+    pub(super) issuer: Box<[u8]>,
+    /// Last second of validity, in Unix time.
+    pub(super) not_after_s: i64,
+    /// The certificate's own name, in DER.
+    pub(super) subject: Box<[u8]>,
+}
+
+impl Link {
+    /// Reads any certificate; no signature is checked.
+    pub(super) fn parse(der: &[u8]) -> Result<Self, &'static str> {
+        parse(der).map(|certificate| Self::of(&certificate))
+    }
+
+    fn of(certificate: &X509Certificate<'_>) -> Self {
+        Self {
+            issuer: certificate.issuer.as_raw().into(),
+            not_after_s: certificate.validity.not_after.timestamp(),
+            subject: certificate.subject.as_raw().into(),
+        }
+    }
+
+    /// The name of the issuer, as people write names.
+    pub(super) fn issuer_text(&self) -> String {
+        X509Name::from_der(&self.issuer).map_or_else(|_| String::new(), |(_, n)| n.to_string())
+    }
+}
+
+/// The dates of a certificate, in Unix time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Validity {
+    not_after_s: i64,
+    not_before_s: i64,
+}
+
+impl Validity {
+    /// Reads a certificate; no signature is checked.
+    pub(super) fn parse(der: &[u8]) -> Option<Self> {
+        let certificate = parse(der).ok()?;
+        let (not_after, not_before) =
+            (certificate.validity.not_after, certificate.validity.not_before);
+        Some(Self { not_after_s: not_after.timestamp(), not_before_s: not_before.timestamp() })
+    }
+
+    /// Whether a time lies between them.
+    pub(super) fn contains(self, now_s: i64) -> bool {
+        (self.not_before_s..=self.not_after_s).contains(&now_s)
     }
 }
 
@@ -180,11 +237,6 @@ impl AuthorityLimits {
 /// The public key of a certificate, as it is encoded there (SubjectPublicKeyInfo).
 pub(super) fn public_key_info(der: &[u8]) -> Result<&[u8], &'static str> {
     parse(der).map(|certificate| certificate.subject_pki.raw)
-}
-
-/// Whether an intermediate is a certificate at all.
-pub(super) fn check_intermediate(der: &[u8]) -> Result<(), &'static str> {
-    parse(der).map(drop)
 }
 
 /// Last second of validity of any certificate, in Unix time.

@@ -1,7 +1,8 @@
 //! What a listener serves for a name, from files and from a store.
 //!
 //! An exact name goes before a wildcard wherever each stands; for one and the same name, files go
-//! before the store.
+//! before the store. A certificate that is not in date gives way to any other for the name that
+//! is: the exact name's own second certificate, the store's, then the wildcards'.
 
 use std::sync::Arc;
 
@@ -50,8 +51,50 @@ impl Served {
         }
     }
 
+    /// What else could be served in place of `found`, which is out of date, as `choose` has it: the
+    /// first for which it returns something.
+    pub(super) fn find_instead<T>(
+        &self,
+        server_name: Option<&str>,
+        found: &Found,
+        view: Option<&dyn StoreView>,
+        mut choose: impl FnMut(&Found) -> Option<T>,
+    ) -> Result<Option<T>, StoreFailure> {
+        // For the name that the default certificate stands for, where it stands in for others.
+        let default = self.index.default_certificates().first();
+        let server_name = match found {
+            Found::Indexed(Group::Default) => default.and_then(|each| each.names().first()),
+            Found::Indexed(Group::Named(_)) | Found::Nothing | Found::Stored(_) => None,
+        }
+        .map_or(server_name, |name| Some(name));
+        let Some(mut name) = server_name.and_then(AskedName::new) else { return Ok(None) };
+        if let Some(chosen) = self.find_same(name.exact(), view, &mut choose)? {
+            return Ok(Some(chosen));
+        }
+        match name.wildcard() {
+            Some(wildcard) => self.find_same(wildcard, view, &mut choose),
+            None => Ok(None),
+        }
+    }
+
+    /// The same for exactly `name`.
+    fn find_same<T>(
+        &self,
+        name: &str,
+        view: Option<&dyn StoreView>,
+        choose: &mut impl FnMut(&Found) -> Option<T>,
+    ) -> Result<Option<T>, StoreFailure> {
+        for group in [self.index.named(name), self.index.spare(name)].into_iter().flatten() {
+            if let Some(chosen) = choose(&Found::Indexed(group)) {
+                return Ok(Some(chosen));
+            }
+        }
+        let stored = view.map(|view| view.named(name)).transpose()?.map(Found::stored);
+        Ok(stored.as_ref().and_then(choose))
+    }
+
     /// Where what a client gets that asks for `server_name` comes from at this moment: for people,
-    /// by the search that lanes make for a hello.
+    /// by the search that lanes make for a hello. Dates are not considered.
     ///
     /// # Errors
     /// The store cannot be read.

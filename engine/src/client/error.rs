@@ -3,6 +3,7 @@
 use super::options::{ALPN_PROTOCOLS_MAX, ROOTS_BYTES_MAX, ROOTS_MAX};
 use super::table::CLIENT_CONTEXTS_MAX;
 use crate::certificates::CertificateError;
+use crate::pem::{Damage, Foreign};
 use crate::provider::ProviderError;
 use crate::session::SessionError;
 
@@ -31,18 +32,15 @@ pub enum ClientOptionsError {
         /// What the parser stumbled over.
         reason: String,
     },
-    /// A section of a PEM text with roots cannot be decoded.
-    #[error(
-        "roots: {label}: PEM section {position} is damaged: {reason}; remove it or copy the file \
-         again"
-    )]
+    /// A part of a PEM text with roots cannot be read.
+    #[error("roots: {label}:{line}: {damage}")]
     BrokenRootPem {
         /// The source.
         label: String,
-        /// Among its certificates, counted from 1.
-        position: usize,
+        /// The number of the line, counted from 1.
+        line: usize,
         /// What is damaged.
-        reason: &'static str,
+        damage: Damage,
     },
     /// Groups that only TLS 1.3 has, and TLS 1.2 alone.
     #[error(
@@ -54,13 +52,23 @@ pub enum ClientOptionsError {
     #[error("client certificate: {0}")]
     Identity(#[from] CertificateError),
     /// A source without a certificate.
-    #[error(
-        "roots: {label}: no certificate in it; it needs the certificate of each trusted authority \
-         as a PEM section CERTIFICATE"
-    )]
+    #[error("roots: {label}: no certificate in it: {found}")]
     NoRootInSource {
         /// The source.
         label: String,
+        /// What the source is instead.
+        found: Foreign,
+    },
+    /// A revocation list where roots should be: nothing would be revoked by it.
+    #[error(
+        "roots: {label}:{line}: a revocation list; name it among the lists, and only certificates \
+         here"
+    )]
+    ListAmongRoots {
+        /// The source.
+        label: String,
+        /// The number of the line, counted from 1.
+        line: usize,
     },
     /// Verification without anybody to trust.
     #[error("roots: none are given, so no server could be trusted; name a bundle of certificates")]

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use rustls::DistinguishedName;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use sha2::{Digest, Sha256};
 
 use super::error::ClientOptionsError;
 use crate::anchors::Anchors;
 use crate::certificates::{
-    Certificate, CertificateError, DefaultCertificate, IndexBuilder, Linked, damage, not_after_s,
+    Certificate, CertificateError, DefaultCertificate, IndexBuilder, Linked, is_self_issued,
+    not_after_s,
 };
+use crate::pem::{Foreign, PemError, SectionKind, sections};
 use crate::policy::{Group, Versions};
 use crate::provider::{ProviderChoice, lane_provider};
 
@@ -143,21 +144,31 @@ impl Roots {
         }
     }
 
-    /// The certificates of a PEM text, such as the system's bundle. Other sections, and whatever
-    /// stands between sections, are passed over. `label` names the text in errors; a file's path.
+    /// The certificates of a PEM text, such as the system's bundle. Private keys are skipped.
+    /// `label` names the text in errors; a file's path.
     ///
     /// # Errors
-    /// A section is damaged, there is no certificate, or there are more than [`ROOTS_MAX`] or
-    /// [`ROOTS_BYTES_MAX`] allow.
+    /// The text cannot be read, has a revocation list or no certificate, or there are more than
+    /// [`ROOTS_MAX`] or [`ROOTS_BYTES_MAX`] allow.
     pub fn from_pem(label: &str, text: &[u8]) -> Result<Self, ClientOptionsError> {
         check_size(label, text.len())?;
+        let found = sections(text).map_err(|PemError { damage, line }| {
+            ClientOptionsError::BrokenRootPem { label: label.into(), line, damage }
+        })?;
         let mut certificates = Vec::new();
-        for (index, section) in CertificateDer::pem_slice_iter(text).enumerate() {
-            certificates.push(section.map_err(|error| ClientOptionsError::BrokenRootPem {
-                label: label.into(),
-                position: index + 1,
-                reason: damage(&error),
-            })?);
+        for section in found {
+            match section.kind {
+                SectionKind::Certificate => certificates.push(section.into_public().into()),
+                SectionKind::RevocationList => {
+                    let (label, line) = (label.into(), section.line);
+                    return Err(ClientOptionsError::ListAmongRoots { label, line });
+                }
+                SectionKind::EncryptedKey | SectionKind::Key(_) => {}
+            }
+        }
+        if certificates.is_empty() {
+            let (label, found) = (label.into(), Foreign::of(text));
+            return Err(ClientOptionsError::NoRootInSource { label, found });
         }
         Self::checked(label, certificates)
     }
@@ -202,8 +213,13 @@ impl Roots {
         Ok(soonest)
     }
 
+    /// Whether a chain can end here: one of the certificates is its own issuer.
+    pub fn has_root(&self) -> bool {
+        self.certificates.iter().any(|root| is_self_issued(&root.der))
+    }
+
     /// Their certificates, as DER.
-    pub(crate) fn ders(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn ders(&self) -> impl Iterator<Item = &[u8]> {
         self.certificates.iter().map(|root| root.der.as_ref())
     }
 
@@ -245,7 +261,10 @@ impl Roots {
         certificates: Vec<CertificateDer<'static>>,
     ) -> Result<Self, ClientOptionsError> {
         match certificates.len() {
-            0 => Err(ClientOptionsError::NoRootInSource { label: label.into() }),
+            0 => {
+                let (label, found) = (label.into(), Foreign::Empty);
+                Err(ClientOptionsError::NoRootInSource { label, found })
+            }
             count if count > ROOTS_MAX => {
                 Err(ClientOptionsError::TooManyRoots { label: label.into(), count })
             }

@@ -2,6 +2,7 @@
 
 use super::roots::{CRL_BYTES_MAX, CRLS_MAX};
 use crate::client::ClientOptionsError;
+use crate::pem::{Damage, Foreign};
 
 /// Why roots and revocation lists make no [`ClientRoots`](super::ClientRoots). The fault is the
 /// operator's.
@@ -20,15 +21,15 @@ pub enum ClientRootsError {
         /// What is wrong.
         reason: String,
     },
-    /// A section of a PEM text with lists cannot be decoded.
-    #[error("{label}: PEM section {position} is damaged: {reason}; copy the file again")]
+    /// A part of a PEM text with lists cannot be read.
+    #[error("{label}:{line}: {damage}")]
     BrokenCrlPem {
         /// Which of the texts.
         label: String,
-        /// Among its lists, counted from 1.
-        position: usize,
+        /// The number of the line, counted from 1.
+        line: usize,
         /// What is damaged.
-        reason: &'static str,
+        damage: Damage,
     },
     /// Texts too large to be revocation lists.
     #[error("crl: {bytes} bytes in all; at most {CRL_BYTES_MAX} are read")]
@@ -37,10 +38,12 @@ pub enum ClientRootsError {
         bytes: usize,
     },
     /// A text without a list.
-    #[error("{label}: no list in it; it needs a PEM section X509 CRL")]
+    #[error("{label}: no revocation list (PEM section X509 CRL) in it: {found}")]
     NoCrlInText {
         /// Which of the texts.
         label: String,
+        /// What the text is instead.
+        found: Foreign,
     },
     /// Nobody to trust.
     #[error(

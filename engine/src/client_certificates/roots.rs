@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::{CertificateError, DistinguishedName, Error};
 use sha2::{Digest, Sha256};
@@ -17,10 +16,11 @@ use super::names::{self, ClientName};
 use super::pinned::Pinned;
 use super::presented::{distinguished, read};
 use super::{ClientRootsError, Distrust};
-use crate::anchors::{Anchors, Asked, refusal};
-use crate::certificates::{damage, is_authority, is_self_issued};
+use crate::anchors::{Anchors, Asked, words};
+use crate::certificates::{is_authority, is_self_issued};
 use crate::client::Roots;
 use crate::peer_chain::PeerChain;
+use crate::pem::{Foreign, PemError, SectionKind, sections};
 use crate::session::is_authority_as_leaf;
 
 /// Authorities that may issue to clients, with their revocation lists: immutable, shared by all
@@ -292,21 +292,21 @@ fn read_crls(texts: &[(&str, &[u8])]) -> Result<Vec<List>, ClientRootsError> {
     let mut lists: Vec<List> = Vec::new();
     for (label, text) in texts {
         let before = lists.len();
-        for (found, section) in CertificateRevocationListDer::pem_slice_iter(text).enumerate() {
+        let found = sections(text).map_err(|PemError { damage, line }| {
+            ClientRootsError::BrokenCrlPem { label: (*label).to_owned(), line, damage }
+        })?;
+        // Certificates of the issuers may be in the same file; what is trusted is named elsewhere.
+        let found = found.into_iter().filter(|each| each.kind == SectionKind::RevocationList);
+        for (found, section) in found.enumerate() {
             let (label, position) = ((*label).to_owned(), found + 1);
-            let crl = match section {
-                Ok(crl) => crl,
-                Err(error) => {
-                    let reason = damage(&error);
-                    return Err(ClientRootsError::BrokenCrlPem { label, position, reason });
-                }
-            };
+            let crl = CertificateRevocationListDer::from(section.into_public());
             let bad = |reason| ClientRootsError::BadCrl { label, position, reason };
             let (list, shown) = read_crl(&crl).map_err(bad)?;
             lists.push((crl, list, shown));
         }
         if lists.len() == before {
-            return Err(ClientRootsError::NoCrlInText { label: (*label).to_owned() });
+            let (label, found) = ((*label).to_owned(), Foreign::of(text));
+            return Err(ClientRootsError::NoCrlInText { label, found });
         }
     }
     lists.sort_unstable_by(|(a, ..), (b, ..)| a.as_ref().cmp(b.as_ref()));
@@ -318,8 +318,9 @@ fn read_crls(texts: &[(&str, &[u8])]) -> Result<Vec<List>, ClientRootsError> {
 }
 
 fn read_crl(der: &[u8]) -> Result<(CertRevocationList<'static>, RevocationList), String> {
-    let list = OwnedCertRevocationList::from_der(der).map_err(|e| refusal(e).to_string())?;
-    let (_, shown) = CertificateRevocationList::from_der(der).map_err(|e| e.to_string())?;
+    let list = OwnedCertRevocationList::from_der(der).map_err(|error| words(&error))?;
+    let (_, shown) =
+        CertificateRevocationList::from_der(der).map_err(|_| "its structure cannot be read")?;
     // webpki takes none without it.
     let next_update = shown.next_update().ok_or("it has no next update")?;
     let shown = RevocationList {

@@ -2,6 +2,7 @@
 
 use super::error::{is_authority_as_leaf, is_path_too_long};
 use super::faults::{AlertDescription, CertificateError, Error, UnixTime};
+use crate::anchors::{spaced, unnamed, words as library_words};
 use crate::days::days;
 
 /// What went wrong, and the remedy where there is one.
@@ -64,8 +65,8 @@ fn refused(error: &CertificateError) -> String {
              length)"
                 .into()
         }
-        E::Other(other) => other.to_string(),
-        other => other.to_string(),
+        E::Other(other) => unnamed(error).map_or_else(|| other.to_string(), library_words),
+        other => spaced(&other.to_string()),
     }
 }
 

@@ -481,7 +481,7 @@ fn faulty_roots_and_lists_are_named() {
     let no_list = error(&[good], &[good]).to_string();
     assert!(no_list.starts_with("crl[0]: no list"), "{no_list}");
     let broken = error(&[good], &[crl("AA#A").as_bytes()]);
-    assert!(matches!(broken, ClientRootsError::BrokenCrlPem { position: 1, .. }));
+    assert!(matches!(broken, ClientRootsError::BrokenCrlPem { line: 2, .. }));
     let wrong = error(&[good], &[crl("MAA=").as_bytes()]);
     assert!(matches!(wrong, ClientRootsError::BadCrl { position: 1, .. }), "{wrong}");
 }

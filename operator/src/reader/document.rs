@@ -3,19 +3,24 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
+use std::rc::Rc;
 
 use toml::de::DeTable;
 
+use super::unknown::Unknown;
 use crate::mistake::{Mistake, Place, Problem};
 
 /// The text of a file, its syntax errors, and the mistakes found so far.
 pub(crate) struct Document<'t> {
     pub(crate) file: &'t Path,
     pub(crate) has_syntax_errors: bool,
+    /// The keys that are known above the first table, once they have been read.
+    pub(crate) keys_of_file: RefCell<Rc<[&'static str]>>,
     line_starts: Vec<usize>,
     mistakes: RefCell<Vec<Mistake>>,
     omitted: Cell<usize>,
     syntax_error_lines: Vec<usize>,
+    unknown: RefCell<Vec<Unknown>>,
     pub(crate) text: &'t str,
 }
 
@@ -26,10 +31,12 @@ impl<'t> Document<'t> {
         let mut document = Self {
             file,
             has_syntax_errors: !syntax_errors.is_empty(),
+            keys_of_file: RefCell::default(),
             line_starts,
             mistakes: RefCell::default(),
             omitted: Cell::new(0),
             syntax_error_lines: Vec::new(),
+            unknown: RefCell::default(),
             text,
         };
         for error in syntax_errors {
@@ -58,6 +65,16 @@ impl<'t> Document<'t> {
         mistakes.push(Mistake { place: Some(place), field, problem });
     }
 
+    /// Notes a key. What to say of it is known when the whole file has been read.
+    pub(crate) fn note_unknown(&self, key: Unknown) {
+        let mut unknown = self.unknown.borrow_mut();
+        if unknown.len() < MISTAKES_MAX {
+            unknown.push(key);
+        } else {
+            self.omitted.set(self.omitted.get() + 1);
+        }
+    }
+
     pub(crate) fn line_and_column(&self, offset: usize) -> (usize, usize) {
         let line = self.line_starts.partition_point(|start| *start <= offset).max(1);
         let start = self.line_starts.get(line - 1).copied().unwrap_or_default();
@@ -66,6 +83,10 @@ impl<'t> Document<'t> {
     }
 
     pub(crate) fn into_mistakes(self) -> Vec<Mistake> {
+        let keys_of_file = self.keys_of_file.take();
+        for key in self.unknown.take() {
+            self.note(key.offset, key.field(), key.problem(&keys_of_file));
+        }
         let mut mistakes = self.mistakes.into_inner();
         mistakes.sort_by(|a, b| a.place.cmp(&b.place));
         if self.omitted.get() > 0 {

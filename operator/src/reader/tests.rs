@@ -183,6 +183,33 @@ fn mistakes_are_bounded() {
     assert_eq!(last, "f: 20 more mistakes are not shown; correct these first");
 }
 
+/// A key of the file below a table says where it belongs; many keys are not listed.
+#[test]
+fn misplaced_and_foreign_keys() {
+    const KEYS: [&str; 10] = ["a1", "b1", "c1", "d1", "e1", "f1", "g1", "h1", "back_tls", "a1"];
+    let read = |text: &str| {
+        let mistakes = super::read(Path::new("f"), text, |t| {
+            t.table("web", |t| {
+                let _ = KEYS.map(|key| t.value(key));
+                Some(())
+            });
+            t.count("lanes", 0..=9)
+        });
+        mistakes.1.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        read("[web]\nlanes = 2"),
+        ["f:2:1: web.lanes: is a key of the file, not of this table; move it above the first \
+          [table]"]
+    );
+    assert_eq!(
+        read("[web]\ntls = 2"),
+        ["f:2:1: web.tls: is not a known key; did you mean \"back_tls\"?"]
+    );
+    let unlike = "f:2:1: web.zzzzz: is not a known key; remove it; all keys: /usr/share/doc/";
+    assert!(read("[web]\nzzzzz = 2")[0].starts_with(unlike));
+}
+
 /// A key that is nearly a known one names that one.
 #[test]
 fn misspelt_keys() {

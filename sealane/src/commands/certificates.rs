@@ -130,8 +130,12 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
         let mut names = certificate.names().iter();
         names.any(|name| loaded.index.find(name).iter().any(|each| Arc::ptr_eq(each, certificate)))
     };
+    let mut served: Vec<_> = loaded.index.iter().filter(is_served).map(Arc::clone).collect();
+    // The later import of a name holds, so the one that is preferred for it comes last.
+    let now_s = now_s();
+    served.sort_by_key(|each| (each.is_valid_at(now_s), each.chain_not_after_s()));
     match problems.is_empty() {
-        true => Ok(loaded.index.iter().filter(is_served).map(Arc::clone).collect()),
+        true => Ok(served),
         false => Err(Refusal::Said(format!("nothing was imported:\n{}", problems.join("\n")))),
     }
 }

@@ -20,6 +20,7 @@ use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
 use serde::Serialize;
 
 use crate::args::CheckArguments;
+use crate::config::value::folder_of;
 use crate::config::{
     AccessLog, AccessLogDestination, Config, Mistake, RootPlace, Spoken, Tickets, undercuts_between,
 };
@@ -40,6 +41,9 @@ use crate::stores::Stores;
 /// # Errors
 /// The writer's.
 pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> {
+    if arguments.no_files {
+        return write(&Report::of_text(&arguments.config), arguments, out);
+    }
     // Private keys are read.
     hide_memory();
     locked::raise_limit();
@@ -48,20 +52,34 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
         return Ok(Exit::Invalid);
     }
     locked::lock();
-    let unlocked = locked::warning().map(|(_, text)| text);
+    let unlocked = locked::warning().map(|(_, text)| of_shell(&text));
     let config = Config::load_partly(&arguments.config).0;
     let open = config.as_ref().and_then(|it| landlock::close(Some(&arguments.config), it));
     let unfiltered = config.as_ref().and_then(|config| filter::warning(&config.process));
     let mut report = Report::of(&arguments.config, &Machine::this());
-    let warnings = [unlocked, open, unfiltered].into_iter().flatten();
+    report.notes.extend(unlocked.map(Finding::general));
+    let warnings = [open, unfiltered].into_iter().flatten();
     report.warnings.extend(warnings.map(Finding::general));
+    write(&report, arguments, out)
+}
+
+fn write(report: &Report, arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> {
     if arguments.json {
-        serde_json::to_writer_pretty(&mut *out, &report)?;
+        serde_json::to_writer_pretty(&mut *out, report)?;
         writeln!(out)?;
     } else {
         write!(out, "{report}")?;
     }
-    Ok(if report.is_in_order() { Exit::Ok } else { Exit::Invalid })
+    Ok(match report.warnings.is_empty() || !arguments.strict {
+        _ if !report.is_in_order() => Exit::Invalid,
+        true => Exit::Ok,
+        false => Exit::Warned,
+    })
+}
+
+/// A warning about limits of this process. A service gets its own from its unit.
+fn of_shell(text: &str) -> String {
+    format!("in this shell, {text}; the limits of the packaged unit are its own")
 }
 
 /// Becomes the user that the configuration names, if this is root, so that what is found is what
@@ -106,6 +124,8 @@ pub struct Report {
     pub errors: Vec<Finding>,
     /// What can be served, but is probably not meant.
     pub warnings: Vec<Finding>,
+    /// What holds for this check, and may not hold for the service.
+    pub notes: Vec<Finding>,
     /// The listeners that are in order.
     pub listeners: Vec<ListenerReport>,
     /// What it will take; none if too much is wrong to tell.
@@ -113,16 +133,28 @@ pub struct Report {
 }
 
 impl Report {
-    /// Checks `file`.
-    pub fn of(file: &Path, machine: &Machine<'_>) -> Self {
-        let (config, mistakes) = Config::load_partly(file);
-        let mut report = Self {
+    /// Checks `file`, with those that it includes and no others.
+    pub fn of_text(file: &Path) -> Self {
+        let mut report = Self::of_mistakes(file, Config::load_partly(file).1);
+        report.notes.push(Finding::general("the files that it names were not opened".to_owned()));
+        report
+    }
+
+    fn of_mistakes(file: &Path, mistakes: Vec<Mistake>) -> Self {
+        Self {
             file: file.to_owned(),
             errors: mistakes.into_iter().map(Finding::mistake).collect(),
             warnings: Vec::new(),
+            notes: Vec::new(),
             listeners: Vec::new(),
             cost: None,
-        };
+        }
+    }
+
+    /// Checks `file`.
+    pub fn of(file: &Path, machine: &Machine<'_>) -> Self {
+        let (config, mistakes) = Config::load_partly(file);
+        let mut report = Self::of_mistakes(file, mistakes);
         let Some(config) = config else {
             return report;
         };
@@ -152,8 +184,8 @@ impl Report {
         let indexes = listeners.iter().filter_map(|survey| survey.certificates.as_deref());
         let cost = Cost::of(&config, indexes, stored, &machine.file_tables);
         let limit = cost.descriptors.warning(&config, machine.descriptors_max);
-        let warnings = machine.file_tables.warning().into_iter().chain(limit);
-        report.warnings.extend(warnings.map(Finding::general));
+        report.warnings.extend(machine.file_tables.warning().map(Finding::general));
+        report.notes.extend(limit.map(|text| Finding::general(of_shell(&text))));
         report.cost = Some(cost);
         report
     }
@@ -386,13 +418,17 @@ pub struct Expiry {
     pub not_after_s: i64,
     /// Whole days until then; negative if it is over.
     pub days_left: i64,
+    /// Seconds until then.
+    #[serde(skip)]
+    left_s: i64,
 }
 
 impl Expiry {
     fn of(entry: &InventoryEntry, certificate: &str, now: UnixSeconds) -> Self {
         let not_after_s = entry.not_after_s;
         let days_left = days_until(not_after_s, now);
-        Self { certificate: certificate.to_owned(), not_after_s, days_left }
+        let left_s = not_after_s.saturating_sub(i64::try_from(now.0).unwrap_or(i64::MAX));
+        Self { certificate: certificate.to_owned(), not_after_s, days_left, left_s }
     }
 }
 
@@ -400,7 +436,7 @@ fn access_log_problem(log: &AccessLog) -> Option<String> {
     let AccessLogDestination::File(path) = &log.destination else {
         return None;
     };
-    let folder = path.parent().unwrap_or(Path::new("/"));
+    let folder = folder_of(path);
     let wrong = |what: &str, remedy: &str| {
         Some(format!("access_log.path: {} {what}; {remedy}", path.display()))
     };

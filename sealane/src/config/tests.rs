@@ -488,6 +488,54 @@ fn the_example_shows_every_key_with_its_default() {
     assert!(config.tickets.root.is_some() && config.limits.connections_per_lane_max.is_some());
 }
 
+/// A mistake in one key of the example never makes another key unknown.
+#[test]
+fn one_wrong_value_leaves_other_keys_known() {
+    let text = include_str!("../../../packaging/sealane.toml");
+    let mut written = 0;
+    for (number, line) in text.lines().enumerate() {
+        let uncommented = line.strip_prefix("# ").unwrap_or(line);
+        let Some((key, _)) = uncommented.split_once(" = ") else { continue };
+        if key.contains([' ', '#']) || uncommented.ends_with(['[', ',']) {
+            continue;
+        }
+        let changed = |(at, other): (usize, &str)| match at == number {
+            true => format!("{key} = 1979-05-27\n"),
+            false => format!("{other}\n"),
+        };
+        let wrong: String = text.lines().enumerate().map(changed).collect();
+        let Err(mistakes) = parse(&wrong) else { continue };
+        let mistakes = mistakes.to_string();
+        assert!(!mistakes.contains("is not a known key"), "{key}: {mistakes}");
+        written += 1;
+    }
+    assert!(written > 60, "{written} keys");
+}
+
+#[test]
+fn refusals_name_what_to_write() {
+    let listener = |more: &str| {
+        format!(
+            "[[listener]]\naddress = \":443\"\ncertificates = [\"c\"]\n\
+             backends = [\"127.0.0.1:1\"]\n{more}\n"
+        )
+    };
+    let route = "[[listener.route]]\nnames = [\"*\"]\nbackends = [\"127.0.0.1:2\"]";
+    for (text, expected) in [
+        (listener("alpn = [\"h2,http/1.1\"]"), "write each in quotes of its own"),
+        (listener("alpn = [\"http2\"]"), "write \"h2\""),
+        (listener("accept_proxy = true"), "choose \"off\" or \"required\""),
+        (listener("accept_proxy = true"), "name the networks of your balancers in proxy_from"),
+        (listener(route), "such as \"*.example.com\""),
+        (listener("lanes = 2"), "listener[0].lanes: is a key of the file, not of this table"),
+        (listener("check = { kind = \"conect\", every = \"1s\" }"), "choose \"connect\""),
+        (format!("limits.listeners = 1\n{}", listener("").repeat(2)), "limits.listeners allows 1"),
+    ] {
+        let mistakes = parse(&text).unwrap_err().to_string();
+        assert!(mistakes.contains(expected), "{expected}: {mistakes}");
+    }
+}
+
 /// Asks the parser for the keys it knows, table by table, and looks for each in the example.
 #[test]
 fn the_example_leaves_no_key_out() {
@@ -511,8 +559,8 @@ fn the_example_leaves_no_key_out() {
     let unknown: Vec<_> = mistakes.0.iter().filter(|m| m.field.ends_with("zzzzzzzz")).collect();
     assert_eq!(unknown.len(), 1 + tables.len(), "{mistakes}");
     for mistake in unknown {
-        let (_, keys) = mistake.problem.remedy.split_once("known here: ").unwrap();
-        for key in keys.split(", ").filter(|key| *key != "address") {
+        assert!(!mistake.problem.known.is_empty());
+        for key in mistake.problem.known.iter().filter(|key| **key != "address") {
             let in_brackets = [
                 format!("[{key}]"),
                 format!("[[{key}]]"),

@@ -149,8 +149,26 @@ pub(super) fn socket_mode(text: &str) -> Result<u32, Problem> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlpnProtocol(pub Vec<u8>);
 
+/// The folder that a file is in: a name without a folder is in the current one.
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => path,
+    }
+}
+
 /// Reads the name of an application protocol.
 pub fn alpn_protocol(text: &str) -> Result<AlpnProtocol, Problem> {
+    if text.contains([',', ' ']) {
+        let what = format!("{text:?} is several protocols in one");
+        return Err(Problem::new(what, "write each in quotes of its own: [\"h2\", \"http/1.1\"]"));
+    }
+    let misspelt = MISSPELT_PROTOCOLS.iter().find(|(wrong, _)| text.eq_ignore_ascii_case(wrong));
+    if let Some((_, meant)) = misspelt.filter(|(_, meant)| text != *meant) {
+        let what = format!("{text:?} is a name that no client offers");
+        return Err(Problem::new(what, format!("write {meant:?}")));
+    }
     match text.len() {
         1..=ALPN_BYTES_MAX => Ok(AlpnProtocol(text.as_bytes().to_vec())),
         bytes => Err(Problem::new(
@@ -190,6 +208,18 @@ fn with_port(address: &str) -> String {
     }
 }
 
+/// Names that are written for those of the registry of ALPN.
+const MISSPELT_PROTOCOLS: [(&str, &str); 9] = [
+    ("h1", "http/1.1"),
+    ("h2", "h2"),
+    ("http", "http/1.1"),
+    ("http/1.1", "http/1.1"),
+    ("http/2", "h2"),
+    ("http/2.0", "h2"),
+    ("http1", "http/1.1"),
+    ("http1.1", "http/1.1"),
+    ("http2", "h2"),
+];
 /// Digits of a file's permissions with one 0 before them.
 const OCTAL_DIGITS_MAX: usize = 4;
 /// What stands before the path of a unix socket.

@@ -140,6 +140,8 @@ fn believe(
 struct Loaded {
     /// Why there is nothing to believe.
     errors: Vec<ClientTrustError>,
+    /// Whether one of the files has a root, and not intermediate authorities only.
+    has_root: bool,
     roots: Vec<RootFile>,
     /// What the operator should know.
     warnings: Vec<String>,
@@ -173,6 +175,9 @@ impl Loaded {
 
     /// What is in order in itself, and is probably not meant or will not do.
     fn judge(&mut self, made: &ClientRoots, trust: &ClientTrust, now_s: i64) {
+        if !self.has_root {
+            self.warnings.push(NO_ROOT.to_owned());
+        }
         let expired = self.roots.iter().filter(|root| root.not_after_s < now_s);
         self.warnings.extend(expired.map(|root| {
             let source = &root.source;
@@ -196,8 +201,9 @@ impl Loaded {
 
     fn authorities(&mut self, path: &Path) -> Option<Text> {
         let read = read_authorities(path).map_err(|error| self.errors.push(error));
-        let (text, root) = read.ok()?;
+        let (text, root, has_root) = read.ok()?;
         let label = root.source.clone();
+        self.has_root |= has_root;
         self.roots.push(root);
         Some((label, text))
     }
@@ -227,16 +233,18 @@ impl Loaded {
     }
 }
 
-fn read_authorities(path: &Path) -> Result<(Vec<u8>, RootFile), ClientTrustError> {
+/// The text of a file with authorities, its dates, and whether one of them is a root.
+fn read_authorities(path: &Path) -> Result<(Vec<u8>, RootFile, bool), ClientTrustError> {
     let mut text = Vec::new();
     read_at_most(path, ROOTS_BYTES_MAX, &mut text).map_err(ClientTrustError::RootFile)?;
     let source = path.to_string_lossy().into_owned();
     let roots = Roots::from_pem(&source, &text).map_err(|error| match error {
-        ClientOptionsError::NoRootInSource { label } => ClientTrustError::NoRoot { label },
+        ClientOptionsError::NoRootInSource { label, .. } => ClientTrustError::NoRoot { label },
         error => ClientTrustError::Parsed(error.into()),
     })?;
     let not_after_s = roots.soonest_expiry_s().map_err(ClientRootsError::from)?;
-    Ok((text, RootFile { not_after_s: not_after_s.unwrap_or(i64::MAX), source }))
+    let root = RootFile { not_after_s: not_after_s.unwrap_or(i64::MAX), source };
+    Ok((text, root, roots.has_root()))
 }
 
 /// Files are lists by their names, so that a README or what is being written beside them is none.
@@ -343,6 +351,8 @@ impl std::fmt::Display for EndedList {
 
 /// What DER begins with.
 const DER_SEQUENCE: u8 = 0x30;
+const NO_ROOT: &str = "roots: only intermediate authorities, so no client is trusted; add the \
+                       certificate of the root that issued them";
 const SHARED_TICKETS: &str = "whoever has the file of tickets.root can claim to be any of the \
                               clients, because a ticket stands for a certificate; keep it as you \
                               keep a private key, or remove tickets.root";

@@ -7,10 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sealane_engine::certificates::{Inventory, InventoryEntry, ListenerStore};
+use sealane_engine::days::days;
 use sealane_engine::tickets::UnixSeconds;
 use sealane_store::KeyedStore;
 
-use super::{EXPIRIES_SHOWN_MAX, EXPIRY_WARNING_DAYS, Material, Reading, Survey, days_until};
+use super::{
+    EXPIRIES_SHOWN_MAX, EXPIRY_WARNING_DAYS, Material, Reading, Survey, days_until, unix_s,
+};
 use crate::config::ChallengeSource;
 
 /// What changes in a store is served without a reload: there is no file to follow.
@@ -77,9 +80,10 @@ fn warnings(
 
 fn expiring(entry: &InventoryEntry, now: UnixSeconds) -> Option<String> {
     let names = entry.names_text();
+    let left_s = entry.not_after_s.saturating_sub(unix_s(now));
     match days_until(entry.not_after_s, now) {
-        days @ ..0 => Some(format!("{names}: expired {} days ago; renew it", -days)),
-        days @ 0..EXPIRY_WARNING_DAYS => Some(format!("{names}: expires in {days} days; renew it")),
+        ..0 => Some(format!("{names}: expired {} ago; renew it", days(-left_s))),
+        0..EXPIRY_WARNING_DAYS => Some(format!("{names}: expires in {}; renew it", days(left_s))),
         _ => None,
     }
 }

@@ -360,7 +360,8 @@ const WRONG: [(&str, &str, &str); 10] = [
     (
         "errors",
         "roots = [\"clients.pem\"]\ncrls = [\"clients.pem\"]",
-        "clients: crls: clients.pem: no list in it; it needs a PEM section X509 CRL",
+        "clients: crls: clients.pem: no revocation list (PEM section X509 CRL) in it: its PEM \
+         sections are of other types",
     ),
     (
         "warnings",

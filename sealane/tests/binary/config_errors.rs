@@ -162,9 +162,23 @@ fn a_configuration_in_order_ends_with_zero() {
     let made = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
     std::fs::write(directory.path().join("a.pem"), pem).unwrap();
-    let config = "[[listener]]\naddress = \"127.0.0.1:1\"\ncertificates = [\"a.pem\"]\n\
+    // Relative paths are those of the current folder where the file is named without one.
+    let config = "[access_log]\npath = \"log.jsonl\"\n\
+                  [[listener]]\naddress = \"127.0.0.1:1\"\ncertificates = [\"a.pem\"]\n\
                   backends = [\"localhost:1\"]\n";
     std::fs::write(directory.path().join("good.toml"), config).unwrap();
+    let absent = config.replace("a.pem", "absent.pem");
+    std::fs::write(directory.path().join("absent.toml"), absent).unwrap();
+    for (files, code) in [(&["--no-files", "--strict"][..], 0), (&[], 3)] {
+        let arguments = [&["check", "--config", "absent.toml"], files].concat();
+        assert_eq!(sealane(directory.path(), &arguments).status.code(), Some(code));
+    }
+    let warned = config.replace("localhost:1", "unix:/absent.sock");
+    std::fs::write(directory.path().join("warned.toml"), warned).unwrap();
+    for (strict, code) in [(&["--strict"][..], 6), (&[], 0)] {
+        let arguments = [&["check", "--config", "warned.toml"], strict].concat();
+        assert_eq!(sealane(directory.path(), &arguments).status.code(), Some(code));
+    }
     let check = sealane(directory.path(), &["check", "--config", "good.toml"]);
     assert_eq!(check.status.code(), Some(0), "{}", text(&check.stdout));
     assert!(text(&check.stdout).starts_with("good.toml: in order"), "{}", text(&check.stdout));

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_ECDSA_P384_SHA384,
-    PKCS_ED25519, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, SanType, date_time_ymd,
 };
 
 use super::*;
@@ -82,6 +82,25 @@ fn first_of_two_equals_is_served_and_the_clash_reported() {
         "b: has 2 names (one.test and others) and the kind of key ECDSA P-256 as a, which comes \
          first and is served; remove one of the two"
     );
+}
+
+#[test]
+fn dates_decide_between_equals() {
+    let dated = |years| pem_dated(&PKCS_ECDSA_P256_SHA256, "one.test", years);
+    let expired = dated((2020, 2026));
+    for (texts, served, reason) in [
+        ([&expired, &dated((2020, 2028))], "b", "is in date"),
+        ([&dated((2030, 2040)), &dated((2020, 2028))], "b", "is in date"),
+        ([&dated((2020, 2028)), &dated((2020, 2029))], "b", "expires later"),
+        ([&dated((2020, 2024)), &expired], "b", "expires later"),
+        ([&expired, &expired], "a", "comes first"),
+    ] {
+        let Indexed { index, warnings, .. } = indexed(&texts.map(String::as_str));
+        assert_eq!(labels(index.find("one.test")), served);
+        assert_eq!(labels(index.default_certificates()), served, "{reason}");
+        let clash = warnings.iter().map(ToString::to_string).find(|text| text.contains("as "));
+        assert!(clash.unwrap().contains(&format!("which {reason} and is served")), "{warnings:?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use rcgen::{
 };
 
 use super::*;
+use crate::pem::{Damage, Foreign};
 
 /// What the index says about a chain and a key from two files.
 fn pair(chain: &str, key: &str) -> Indexed {
@@ -148,7 +149,10 @@ fn unusable_files_are_refused_by_cause() {
         assert_eq!(pair_error(chain, encrypted), CertificateError::EncryptedKey { label: label() });
     }
     assert_eq!(pair_error(chain, chain), CertificateError::NoKey { label: label() });
-    assert_eq!(pair_error(chain, "garbage"), CertificateError::NotPem { label: label() });
+    assert_eq!(
+        pair_error(chain, "garbage"),
+        CertificateError::NotPem { label: label(), found: Foreign::Text }
+    );
     assert_eq!(
         pair_error(chain, &[key, testdata!("p384.pkcs8.key")].concat()),
         CertificateError::SeveralKeys { label: label(), count: 2 }
@@ -160,11 +164,7 @@ fn unusable_files_are_refused_by_cause() {
     assert_eq!(pair_error(key, key), CertificateError::SeveralKeys { label: label(), count: 2 });
     assert_eq!(
         pair_error(chain, &key.replace("-----END PRIVATE KEY-----", "")),
-        CertificateError::BrokenPem {
-            label: label(),
-            position: 1,
-            reason: "its END line is missing"
-        }
+        CertificateError::BrokenPem { label: label(), line: 1, damage: Damage::EndMissing }
     );
     assert_eq!(
         pair_error(testdata!("p521.crt"), testdata!("p521.pkcs8.key")),
@@ -206,16 +206,12 @@ fn all_problems_are_reported_and_the_rest_is_served() {
     assert_eq!(
         errors,
         [
-            CertificateError::NotPem { label: "a".into() },
+            CertificateError::NotPem { label: "a".into(), found: Foreign::Empty },
             CertificateError::NoKey { label: "c".into() },
             CertificateError::NoCertificate { label: "d".into() },
             bad("e", 1),
             bad("f", 2),
-            CertificateError::BrokenPem {
-                label: "g".into(),
-                position: 1,
-                reason: "it is not base64"
-            },
+            CertificateError::BrokenPem { label: "g".into(), line: 2, damage: Damage::NotBase64 },
         ]
     );
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
-use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
+use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::server::{Acceptor, ResolvesServerCert};
@@ -165,6 +165,34 @@ fn unknown_names_follow_the_policy_and_leave_nothing_behind() {
 }
 
 #[test]
+fn expired_certificate_gives_way_while_running() {
+    let (p256, ed25519) = (&PKCS_ECDSA_P256_SHA256, &PKCS_ED25519);
+    let index = index(&[
+        &pem_dated(p256, "a.test", (2020, 2029)),
+        &pem_dated(p256, "a.test", (2020, 2028)),
+        &pem_dated(p256, "www.b.test", (2020, 2028)),
+        &pem_dated(p256, "*.b.test", (2020, 2030)),
+        &pem_dated(p256, "c.test", (2020, 2028)),
+        &pem_dated(ed25519, "c.test", (2020, 2030)),
+        &pem_dated(p256, "a.test", (2028, 2031)),
+    ]);
+    let lane = TestLane::new(index, UnknownNames::ServeDefault);
+    let schemes = [SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ED25519];
+    let served = |year: i32| {
+        // Some days into the year.
+        lane.clock.set(UnixSeconds((u64::try_from(year - 1970).unwrap() * 31_557_600) + 864_000));
+        ["a.test", "www.b.test", "c.test", "unknown.test"]
+            .map(|name| lane.resolve(name, &schemes))
+            .concat()
+    };
+    assert_eq!(served(2027), "acea");
+    assert_eq!(served(2028), "adfa", "a wildcard and another kind of key are in date");
+    assert_eq!(served(2030), "gceg", "all others have expired");
+    assert_eq!(lane.resolve("c.test", &schemes[..1]), "e", "its only one of that kind");
+    assert_eq!(served(2027), "acea", "a clock that is set back");
+}
+
+#[test]
 fn another_thread_resolves_nothing() {
     let lane = TestLane::new(three_names(), UnknownNames::ServeDefault);
     let hello = hello("a.test", &[SignatureScheme::ECDSA_NISTP256_SHA256]);
@@ -175,6 +203,7 @@ fn another_thread_resolves_nothing() {
 }
 
 struct TestLane {
+    clock: Arc<LaneClock>,
     index: Arc<CertificateIndex>,
     keys: Rc<RefCell<LaneKeys>>,
     resolver: LaneResolver,
@@ -184,8 +213,10 @@ impl TestLane {
     fn new(index: CertificateIndex, unknown_names: UnknownNames) -> Self {
         let (index, keys) = (Arc::new(index), lane_keys(8));
         let served = Served { index: Arc::clone(&index), store: None, unknown_names };
-        let resolver = LaneResolver::new(served, provider(), Rc::clone(&keys), None);
-        Self { index, keys, resolver }
+        let clock = clock();
+        let of_lane = (Rc::clone(&keys), Arc::clone(&clock));
+        let resolver = LaneResolver::new(served, provider(), of_lane, None);
+        Self { clock, index, keys, resolver }
     }
 
     /// The label of what a client gets that asks for `name` and takes `schemes`.

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::time::Duration;
 
+use rcgen::PKCS_ECDSA_P256_SHA256;
 use rustls::SignatureScheme;
 
 use super::lane::{hello, resolve};
@@ -128,7 +129,8 @@ impl TestLane {
             unknown_names: if refuse { UnknownNames::Refuse } else { UnknownNames::ServeDefault },
         };
         let keys = Rc::new(RefCell::new(LaneKeys::new(NonZeroUsize::new(8).unwrap())));
-        let resolver = LaneResolver::new(served.clone(), provider(), Rc::clone(&keys), None);
+        let resolver =
+            LaneResolver::new(served.clone(), provider(), (Rc::clone(&keys), clock()), None);
         Self { keys, resolver, served, store }
     }
 
@@ -182,6 +184,29 @@ fn exact_names_go_before_wildcards_and_files_before_the_store() {
 }
 
 #[test]
+fn expired_certificates_give_way_across_sources() {
+    let dated = |name: &str, years| pem_dated(&PKCS_ECDSA_P256_SHA256, name, years);
+    let stored = |name: &str, years| index(&[&dated(name, years)]).iter().next().map(Arc::clone);
+    let (expired, valid) = ((2020, 2026), (2020, 2030));
+    let files = index(&[&dated("a.test", expired), &dated("*.c.test", valid)]);
+    let wild = leaf(&files.find("x.c.test")[0]);
+    let lane = TestLane::new(files, None, true);
+    let (a, b) = (stored("a.test", valid), stored("*.b.test", valid));
+    lane.store.set("a.test", a.clone());
+    lane.store.set("www.b.test", stored("www.b.test", expired));
+    lane.store.set("*.b.test", b.clone());
+    lane.store.set("www.c.test", stored("www.c.test", expired));
+    let lonely = stored("www.d.test", expired);
+    lane.store.set("www.d.test", lonely.clone());
+    for _ in 0..2 {
+        assert_eq!(lane.leaf("a.test"), leaf(&a.clone().unwrap()));
+        assert_eq!(lane.leaf("www.b.test"), leaf(&b.clone().unwrap()));
+        assert_eq!(lane.leaf("www.c.test"), wild);
+        assert_eq!(lane.leaf("www.d.test"), leaf(&lonely.clone().unwrap()));
+    }
+}
+
+#[test]
 fn whether_a_name_has_a_certificate_is_told_of_stores_that_are_filled_on_demand() {
     let files = || index(&[&pem_p256(&["a.test"])]);
     let lane = TestLane::new(files(), None, false);
@@ -191,7 +216,7 @@ fn whether_a_name_has_a_certificate_is_told_of_stores_that_are_filled_on_demand(
     let mut lane = TestLane::new(files(), None, false);
     lane.served.store.as_mut().unwrap().on_demand = true;
     let keys = Rc::clone(&lane.keys);
-    lane.resolver = LaneResolver::new(lane.served.clone(), provider(), keys, None);
+    lane.resolver = LaneResolver::new(lane.served.clone(), provider(), (keys, clock()), None);
     lane.store.set("b.test", Some(one(&["b.test"])));
     for (name, has_own) in [("a.test", true), ("b.test", true), ("c.test", false)] {
         assert!(lane.leaf(name).is_some(), "the first file's stands in");

@@ -96,7 +96,8 @@ impl<'s> ListedReport<'s> {
             return line(out, &self.json());
         }
         let days = match self.days_left {
-            days @ ..0 => format!("expired {} ago", counted(days.unsigned_abs(), "day")),
+            // Days that have begun since count as passed only when they are over.
+            days @ ..0 => format!("expired {} ago", counted(days.unsigned_abs() - 1, "day")),
             days => counted(days.unsigned_abs(), "day"),
         };
         let [key, names] = [&self.key, &self.names.join(" ")].map(|text| printable_line(text));

@@ -161,14 +161,54 @@ fn everything_wrong_is_told_at_once() {
         "warning: listener web: certs/a.test.pem: expired 2 days ago",
         "warning: listener web: certs/b.test.pem: expires in 3 days; renew it",
         "warning: listener 127.0.0.1:444: backend unix:/absent.sock is not there yet",
-        "connections of each lane take",
+        "note: in this shell, limits.connections: the ",
         "soonest expiry      2 days ago, certs/a.test.pem",
     ] {
         assert!(text.contains(expected), "{expected} in\n{text}");
     }
     assert_eq!(report.errors.len(), 6, "{text}");
-    assert_eq!(report.warnings.len(), 5, "{text}");
+    assert_eq!((report.warnings.len(), report.notes.len()), (4, 1), "{text}");
     assert!(!text.contains("nothex"), "a secret is not quoted: {text}");
+}
+
+#[test]
+fn chains_that_clients_refuse_are_warned_of() {
+    let day = std::time::Duration::from_secs(3600 * 24);
+    let now = rcgen::date_time_ymd(2027, 1, 15);
+    let authority = |days: u32| {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "Issuing CA");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_after = now + day * days - day * 10;
+        let key = rcgen::KeyPair::generate().unwrap();
+        rcgen::CertifiedIssuer::self_signed(params, key).unwrap()
+    };
+    let (valid, expired) = (authority(100), authority(9));
+    let key = rcgen::KeyPair::generate().unwrap();
+    let leaf = |names: &[&str], issuer: &rcgen::CertifiedIssuer<'_, rcgen::KeyPair>| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "a.test");
+        params.signed_by(&key, issuer).unwrap().pem()
+    };
+    let good = leaf(&["a.test"], &valid);
+    for (chain, expected) in [
+        (good.clone() + &valid.pem(), ""),
+        (good.clone(), "the certificate of its issuer (CN=Issuing CA) is not in the chain"),
+        (good.clone() + &good + &valid.pem(), "certificate 2 of the chain is there twice"),
+        (leaf(&["a.test"], &expired) + &expired.pem(), "certificate 2 of the chain expired 1 day "),
+        (leaf(&[], &valid) + &valid.pem(), "it has no subjectAltName"),
+    ] {
+        let directory = directory(&format!("limits.connections = 100\n{LISTENER}"), &[]);
+        let text = chain + &key.serialize_pem();
+        fs::write(directory.path().join("certs/a.pem"), text).unwrap();
+        let (report, text) = check(&directory, &machine());
+        assert!(report.is_in_order(), "{text}");
+        let warnings: Vec<_> = report.warnings.iter().map(|each| each.message.as_str()).collect();
+        let is_said = warnings.iter().any(|warning| warning.contains(expected));
+        assert!(is_said != expected.is_empty(), "{expected}: {warnings:?}");
+        assert_eq!(text.contains("1 day ago"), expected.contains("1 day"), "{text}");
+    }
 }
 
 /// The key's public half is the certificate's, so only decoding finds the damage.
@@ -209,11 +249,11 @@ fn descriptors_are_compared_with_what_is_allowed() {
         let config = format!("lanes = 1\nlimits.connections = {connections}\n{LISTENER}");
         let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
         assert!(report.is_in_order(), "{text}");
-        report.warnings.into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+        report.notes.into_iter().map(|finding| finding.message).collect::<Vec<_>>()
     };
-    let warnings = with(10_000);
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let (_, enough) = warnings[0].rsplit_once(' ').unwrap();
+    let notes = with(10_000);
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let (_, enough) = notes[0].split_once("; the limits").unwrap().0.rsplit_once(' ').unwrap();
     let enough: usize = enough.parse().unwrap();
     assert!(with(enough).is_empty());
     assert_eq!(with(enough + 1).len(), 1);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sealane_engine::days::days;
+
 use super::{Cost, Expiry, Finding, ListenerReport, Report};
 use crate::commands::counted;
 use crate::config::Spoken;
@@ -21,6 +23,7 @@ impl fmt::Display for Report {
         writeln!(f, "{}: {verdict}", self.file.display())?;
         findings(f, "Errors", "error", &self.errors)?;
         findings(f, "Warnings", "warning", &self.warnings)?;
+        findings(f, "Notes", "note", &self.notes)?;
         if !self.listeners.is_empty() {
             writeln!(f, "\nListeners")?;
         }
@@ -152,9 +155,9 @@ fn expiry(f: &mut fmt::Formatter<'_>, expiry: Option<&Expiry>) -> fmt::Result {
     let Some(expiry) = expiry else {
         return Ok(());
     };
-    let when = match expiry.days_left {
-        days @ ..0 => format!("{} ago", counted(days.unsigned_abs(), "day")),
-        days => format!("in {}", counted(days.unsigned_abs(), "day")),
+    let when = match expiry.left_s {
+        left @ ..0 => format!("{} ago", days(-left)),
+        left => format!("in {}", days(left)),
     };
     row(f, 4, "soonest expiry", &format!("{when}, {}", expiry.certificate))
 }

@@ -17,16 +17,17 @@ pub(super) fn check(
     let written = table.value("check")?;
     let (check, kind) = written.table(|table| {
         let kind = table.value("kind");
-        let every = table.duration("every", EVERY).unwrap_or(EVERY_DEFAULT);
+        // Every key is asked for before a mistake in one ends the reading.
         let check = Check {
-            every,
+            every: table.duration("every", EVERY).unwrap_or(EVERY_DEFAULT),
             fall: table.count("fall", IN_A_ROW).unwrap_or(3),
-            kind: kind.as_ref().map_or(Some(CheckKind::Connect), what)?,
+            kind: CheckKind::Connect,
             rise: table.count("rise", IN_A_ROW).unwrap_or(2),
             slow_start: table.duration("slow_start", SLOW_START).unwrap_or_default(),
             timeout: table.duration("timeout", TIMEOUT).unwrap_or(TIMEOUT_DEFAULT),
         };
-        Some((check, kind))
+        let read = kind.as_ref().map_or(Some(CheckKind::Connect), what)?;
+        Some((Check { kind: read, ..check }, kind))
     })?;
     let at = kind.unwrap_or(written);
     let all =

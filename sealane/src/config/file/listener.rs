@@ -42,6 +42,12 @@ pub(super) fn listener_list(
         return None;
     }
     let most = shared.limits.listeners_max;
+    if written.length() > most {
+        let what = format!("there are {} listeners", written.length());
+        let remedy = format!("limits.listeners allows {most}: raise it");
+        written.wrong(Problem::new(what, remedy));
+        return None;
+    }
     written.list(most, |v| v.table(|table| listener(table, &v, shared, claims)))
 }
 

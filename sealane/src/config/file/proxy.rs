@@ -12,8 +12,8 @@ pub(super) fn accept_proxy(table: &mut Table<'_>) -> Option<AcceptProxy> {
     let from = table.value("proxy_from");
     let claims = table.value("allow_anybody_to_claim_an_address");
     let passed = table.value("proxy_pass_tlvs");
-    let is_required = written.as_ref().map_or(Some(false), |v| v.choice(&ACCEPT_PROXY))?;
-    if !is_required {
+    let is_required = written.as_ref().map_or(Some(false), |v| v.choice(&ACCEPT_PROXY));
+    if is_required == Some(false) {
         for (key, unused) in [
             ("allow_anybody_to_claim_an_address", &claims),
             ("proxy_from", &from),
@@ -40,6 +40,7 @@ pub(super) fn accept_proxy(table: &mut Table<'_>) -> Option<AcceptProxy> {
     let from_unix = sources.contains(&None);
     let from = sources.into_iter().flatten().collect();
     let passed_values = passed.map(|v| v.set(PASSED_VALUES_MAX, value_type));
+    is_required?;
     Some(AcceptProxy {
         from,
         from_unix,

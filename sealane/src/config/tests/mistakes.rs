@@ -213,7 +213,7 @@ fn contradictions() {
             "limits.health_delay: 6s is longer than drain_delay, 5s: /healthz would praise",
         ),
         (with("[limits]\nconnection_age = \"never\""), "\"never\" is not a duration"),
-        (with("[limits]\nlisteners = 1") + LISTENER, "the list has 2 elements; write at most 1"),
+        (with("[limits]\nlisteners = 1") + LISTENER, "limits.listeners allows 1: raise it"),
         (listener(LISTENER), "already the address of the listener in line 1"),
         (listener("addresses = [\"127.0.0.1:1\"]"), "both address and addresses"),
         (

@@ -69,8 +69,7 @@ const FATES: &[(&str, &str, Fate)] = &[
 fn known_keys(text: &str) -> Vec<String> {
     let mistakes = parse(&format!("{text}zzzzzzzz = 1\n")).unwrap_err();
     let unknown = mistakes.0.iter().find(|mistake| mistake.field.ends_with("zzzzzzzz")).unwrap();
-    let (_, keys) = unknown.problem.remedy.split_once("known here: ").unwrap();
-    keys.split(", ").map(ToOwned::to_owned).collect()
+    unknown.problem.known.iter().map(|key| (*key).to_owned()).collect()
 }
 
 /// The route of a listener whose backends are in TLS and get a header, with these lines more.

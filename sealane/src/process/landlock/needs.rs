@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf, absolute};
 use landlock::{AccessFs, BitFlags, make_bitflags};
 use sealane_lanes::kernel::Address;
 
+use crate::config::value::folder_of;
 use crate::config::{AccessLogDestination, ChallengeSource, Config, KeySource, RootPlace};
 use crate::listener;
 
@@ -122,7 +123,7 @@ pub(super) fn reached(path: &Path, need: Need) -> Vec<(PathBuf, PathBuf)> {
     let found = |path: &Path| Some((path.to_owned(), path.canonicalize().ok()?));
     let own = match need {
         Need::Challenges | Need::Read | Need::Store => found(path),
-        Need::Log | Need::Socket | Need::TicketRoot => path.parent().and_then(found),
+        Need::Log | Need::Socket | Need::TicketRoot => found(folder_of(path)),
     };
     let links = if need == Need::Read { links_in(path) } else { Vec::new() };
     own.into_iter().chain(links.iter().filter_map(|link| found(link))).collect()
@@ -133,7 +134,10 @@ fn folders(path: &Path, need: Need) -> BTreeSet<PathBuf> {
     let mut folders = BTreeSet::new();
     let is_read = need == Need::Read;
     let is_whole = need == Need::Store || is_read && path.is_dir();
-    let mut around = path.ancestors().skip(usize::from(!is_whole));
+    let mut around = path.ancestors().skip(usize::from(!is_whole)).map(|folder| {
+        // The folder of a name without one.
+        if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+    });
     let standing = around.find_map(|folder| folder.canonicalize().ok());
     // All of the machine is nobody's folder.
     let standing = standing.filter(|folder| !is_read || folder.parent().is_some());
@@ -142,7 +146,7 @@ fn folders(path: &Path, need: Need) -> BTreeSet<PathBuf> {
     let within = if is_read { links_in(path) } else { Vec::new() };
     for link in links.chain(within) {
         let target = link.canonicalize().ok();
-        let from = link.parent().and_then(|folder| folder.canonicalize().ok());
+        let from = folder_of(&link).canonicalize().ok();
         match from.zip(target) {
             Some((from, target)) => drop(folders.insert(common(&from, &target))),
             None if is_read => folders.extend(on_the_way(link)),
@@ -258,6 +262,14 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_bare_name_is_in_the_current_folder() {
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(folders(Path::new("absent.jsonl"), Need::Log), [here.clone()].into());
+        let reached = reached(Path::new("absent.jsonl"), Need::Log);
+        assert_eq!(reached, [(PathBuf::from("."), here)]);
+    }
 
     #[test]
     fn what_a_link_leads_to_may_come_late_and_by_a_mount() {
