@@ -109,6 +109,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     }
 
     fn accept_one(&mut self, index: usize) -> Option<(Descriptor, Option<SocketAddr>, usize)> {
+    /// Whether clients of a listener begin with a hello.
+    pub(crate) fn expects_tls(&self, index: usize) -> bool {
+        let served = self.current.as_ref().zip(self.listeners.get(index));
+        served.is_some_and(|(current, listener)| {
+            !matches!(current.listener(listener.position).speech, Speech::Plain)
+        })
+    }
+
         let listener = self.listeners.get_mut(index)?;
         match self.core.kernel.accept(listener.fd.as_fd()) {
             Ok((fd, address)) => Some((fd, address, listener.position)),
