@@ -303,6 +303,9 @@ pub enum Preamble {
         /// What the client is told.
         answer: Cow<'static, [u8]>,
         /// Whether the preamble ends there. If not, more of it follows.
+    /// The service has taken all of the bytes, and the connection goes on in the clear, also where
+    /// clients are expected to speak TLS.
+    Clear,
         is_through: bool,
         /// Whether the peer may leave now without having said anything, as who only looks whether
         /// somebody answers.

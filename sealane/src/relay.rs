@@ -3,6 +3,7 @@
 
 mod admission;
 mod asked_names;
+mod cancel;
 mod client_limits;
 mod clients;
 mod listener_counters;
@@ -38,6 +39,7 @@ use crate::proxy_header::{self, Malformed};
 
 use admission::Visitors;
 use clients::LaneClients;
+use cancel::CancelRequest;
 use relayed::Stage;
 use turn::RelayTurn;
 
@@ -181,8 +183,12 @@ impl Service for Relay {
                 self.proxy_header(client, relayed, bytes, settings, accepts)
             }
             (_, Spoken::Postgres) => {
-                let asked_gss = &mut relayed.get_or_insert_default().asked_gss;
-                postgres::preamble(bytes, asked_gss)
+                let relayed = relayed.get_or_insert_default();
+                let preamble = postgres::preamble(bytes, &mut relayed.asked_gss);
+                if preamble == Preamble::Clear {
+                    relayed.set_cancel(CancelRequest::new(bytes, true));
+                }
+                preamble
             }
             (_, Spoken::Redirect) => {
                 let answers_challenges = settings.responder.is_some();
@@ -253,6 +259,10 @@ impl Service for Relay {
             plain.consume(turn.send(plain.filled())?);
         }
         Ok(())
+        if turn.relayed.cancel().is_some() {
+            turn.link.abandon_client();
+            return turn.cancel_at_next();
+        }
     }
 
     fn client_ended<K: Kernel>(
@@ -269,6 +279,15 @@ impl Service for Relay {
         Ok(())
     }
 
+        if settings.spoken == Spoken::Postgres
+            && !std::mem::replace(&mut turn.relayed.has_spoken, true)
+            && postgres::cancel_len(plain.filled()) == Some(plain.len())
+        {
+            turn.relayed.set_cancel(CancelRequest::new(plain.filled(), false));
+            plain.clear();
+            turn.link.abandon_client();
+            return turn.open().map(|_| ());
+        }
     fn attached_writable<K: Kernel>(
         &mut self,
         relayed: &mut Relayed,
@@ -322,6 +341,10 @@ impl Service for Relay {
     fn deadline<K: Kernel>(
         &mut self,
         relayed: &mut Relayed,
+        let is_cancel = turn.relayed.cancel().is_some();
+        if is_cancel && turn.relayed.stage == Stage::Connected {
+            turn.send_cancel()?;
+        }
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
@@ -333,6 +356,11 @@ impl Service for Relay {
     }
 
     fn ended(
+            // What a backend has to say about it is for no client.
+            Ok(Received::Bytes { last: false }) if is_cancel => Ok(()),
+            Ok(Received::Bytes { last: true } | Received::End) if is_cancel => {
+                turn.cancel_at_next()
+            }
         &mut self,
         relayed: Option<Relayed>,
         settings: &RelaySettings,
@@ -349,6 +377,9 @@ impl Service for Relay {
             let client = end.client.filter(|_| is_known).map(|client| client.ip());
             settings.admission.leave(client, &mut self.visitors);
         }
+            Stage::Connected | Stage::Left if turn.relayed.cancel().is_some() => {
+                turn.cancel_at_next()
+            }
         if let Some(counters) = settings.admission.counters(self.lane) {
             counters.note_ended(end.cause);
             counters.received_bytes.add(end.received_bytes);
