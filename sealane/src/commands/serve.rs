@@ -10,6 +10,7 @@ use crate::control::{ConfigSource, Control, Outcome, ServeError};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
+use crate::own_log;
 use crate::process;
 use crate::systemd;
 
@@ -63,6 +64,7 @@ fn settled(arguments: ServeArguments) -> Result<Config, String> {
     let file = arguments.config.clone();
     let wrong = |mistakes| format!("the configuration is not in order:\n{mistakes}");
     let config = arguments.into_config().map_err(wrong)?;
+    own_log::follow(&config);
     let account = process::settle(&config.process).map_err(|error| error.to_string())?;
     let Some((account, file)) = account.zip(file) else { return Ok(config) };
     Config::load(&file).map_err(|mistakes| {
