@@ -10,6 +10,7 @@ mod listener_counters;
 mod orders;
 mod postgres;
 mod redirect;
+mod refused;
 mod relayed;
 mod source;
 mod turn;
@@ -38,8 +39,8 @@ use crate::notices::Notices;
 use crate::proxy_header::{self, Malformed};
 
 use admission::Visitors;
-use clients::LaneClients;
 use cancel::CancelRequest;
+use clients::LaneClients;
 use relayed::Stage;
 use turn::RelayTurn;
 
@@ -48,6 +49,7 @@ pub use asked_names::{NameKind, NotedName, NotedNames};
 pub(crate) use client_limits::CLIENT_TABLE_BYTES;
 pub use listener_counters::{LaneListenerCounters, ListenerCounters};
 pub use orders::{Attendant, LaneDesk, LaneOrder, Listed, OpenConnection, Wanted};
+pub use refused::RefusedClients;
 pub use relayed::Relayed;
 pub use source::Source;
 
@@ -59,21 +61,23 @@ pub struct Relay {
     lane: usize,
     log: Option<LaneLog>,
     notices: Notices,
+    refused: Arc<RefusedClients>,
     visitors: Visitors,
 }
 
 impl Relay {
     /// The relay of the lane whose connections get numbers from `giver`, and whose orders come by
-    /// `attendant`.
+    /// `attendant`; clients that it refuses are counted in `refused`.
     pub fn new(
         giver: NumberGiver,
         attendant: Attendant,
         log: Option<LaneLog>,
         notices: Notices,
+        refused: Arc<RefusedClients>,
     ) -> Self {
         let (lane, clients) = (giver.lane, LaneClients::default());
         let visitors = Visitors::of_lane(lane);
-        Self { attendant, clients, giver, lane, log, notices, visitors }
+        Self { attendant, clients, giver, lane, log, notices, refused, visitors }
     }
 
     /// Reads the PROXY header of a connection, and lets the client in that it announces.
@@ -170,6 +174,24 @@ impl Service for Relay {
         admitted
     }
 
+    fn rejected(&mut self, settings: &RelaySettings, end: &EndedConnection<'_>) {
+        self.refused.note(end.client.map(|client| client.ip()), end.cause);
+        if let Some(log) = &mut self.log {
+            log.write_refused(&Ended {
+                connection: self.giver.number(end.id),
+                backend: None,
+                doubted: None,
+                end,
+                listener: &settings.listener,
+                source: None,
+            });
+        }
+    }
+
+    fn out_of_descriptors(&mut self) {
+        self.notices.say(|| OUT_OF_DESCRIPTORS.to_owned());
+    }
+
     fn preamble(
         &mut self,
         client: &mut Option<SocketAddr>,
@@ -237,6 +259,10 @@ impl Service for Relay {
             doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
         }
         let mut turn = self.turn(relayed, link, settings);
+        if turn.relayed.cancel().is_some() {
+            turn.link.abandon_client();
+            return turn.cancel_at_next();
+        }
         turn.connect()?;
         if settings.spoken == Spoken::Redirect {
             // Its request has been read: whoever says more, or stays, holds nothing up.
@@ -253,16 +279,21 @@ impl Service for Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         let mut turn = self.turn(relayed, link, settings);
+        if settings.spoken == Spoken::Postgres
+            && !std::mem::replace(&mut turn.relayed.has_spoken, true)
+            && postgres::cancel_len(plain.filled()) == Some(plain.len())
+        {
+            turn.relayed.set_cancel(CancelRequest::new(plain.filled(), false));
+            plain.clear();
+            turn.link.abandon_client();
+            return turn.open().map(|_| ());
+        }
         // On loopback, and wherever the backend is near, the connection is there already: trying
         // to send at once saves a wake-up.
         if turn.open()? {
             plain.consume(turn.send(plain.filled())?);
         }
         Ok(())
-        if turn.relayed.cancel().is_some() {
-            turn.link.abandon_client();
-            return turn.cancel_at_next();
-        }
     }
 
     fn client_ended<K: Kernel>(
@@ -279,15 +310,6 @@ impl Service for Relay {
         Ok(())
     }
 
-        if settings.spoken == Spoken::Postgres
-            && !std::mem::replace(&mut turn.relayed.has_spoken, true)
-            && postgres::cancel_len(plain.filled()) == Some(plain.len())
-        {
-            turn.relayed.set_cancel(CancelRequest::new(plain.filled(), false));
-            plain.clear();
-            turn.link.abandon_client();
-            return turn.open().map(|_| ());
-        }
     fn attached_writable<K: Kernel>(
         &mut self,
         relayed: &mut Relayed,
@@ -319,6 +341,10 @@ impl Service for Relay {
         let mut turn = self.turn(relayed, link, settings);
         let received = turn.link.receive_attached(arrivals);
         turn.note_secured()?;
+        let is_cancel = turn.relayed.cancel().is_some();
+        if is_cancel && turn.relayed.stage == Stage::Connected {
+            turn.send_cancel()?;
+        }
         match received {
             Ok(Received::Bytes { last: false })
                 if turn.awaits_consent() && arrivals.filled() == postgres::YES =>
@@ -329,6 +355,11 @@ impl Service for Relay {
             // It speaks before TLS has begun, so anybody may be there.
             Ok(Received::Bytes { .. } | Received::End) if turn.is_unproven() => {
                 turn.backend_failed()
+            }
+            // What a backend has to say about it is for no client.
+            Ok(Received::Bytes { last: false }) if is_cancel => Ok(()),
+            Ok(Received::Bytes { last: true } | Received::End) if is_cancel => {
+                turn.cancel_at_next()
             }
             Ok(Received::Bytes { last: false }) => turn.link.send(arrivals.filled()),
             Ok(Received::Bytes { last: true }) => turn.link.finish(arrivals.filled()),
@@ -341,32 +372,30 @@ impl Service for Relay {
     fn deadline<K: Kernel>(
         &mut self,
         relayed: &mut Relayed,
-        let is_cancel = turn.relayed.cancel().is_some();
-        if is_cancel && turn.relayed.stage == Stage::Connected {
-            turn.send_cancel()?;
-        }
         link: &mut Link<'_, K>,
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         let mut turn = self.turn(relayed, link, settings);
         match turn.relayed.stage {
+            Stage::Connected | Stage::Left if turn.relayed.cancel().is_some() => {
+                turn.cancel_at_next()
+            }
             Stage::Connected | Stage::Left => Ok(()),
             Stage::Connecting | Stage::Securing => turn.fail_over(),
         }
     }
 
     fn ended(
-            // What a backend has to say about it is for no client.
-            Ok(Received::Bytes { last: false }) if is_cancel => Ok(()),
-            Ok(Received::Bytes { last: true } | Received::End) if is_cancel => {
-                turn.cancel_at_next()
-            }
         &mut self,
         relayed: Option<Relayed>,
         settings: &RelaySettings,
         end: &EndedConnection<'_>,
     ) {
         self.attendant.note_ended(end.id);
+        self.refused.note(end.client.map(|client| client.ip()), end.cause);
+        if end.cause == Cause::LimitDescriptors {
+            self.out_of_descriptors();
+        }
         let source = relayed.as_ref().and_then(Relayed::source);
         let (was_admitted, is_known) = match (&settings.accept_proxy, source) {
             (None, _) => (true, true),
@@ -377,9 +406,6 @@ impl Service for Relay {
             let client = end.client.filter(|_| is_known).map(|client| client.ip());
             settings.admission.leave(client, &mut self.visitors);
         }
-            Stage::Connected | Stage::Left if turn.relayed.cancel().is_some() => {
-                turn.cancel_at_next()
-            }
         if let Some(counters) = settings.admission.counters(self.lane) {
             counters.note_ended(end.cause);
             counters.received_bytes.add(end.received_bytes);
@@ -403,6 +429,10 @@ impl Service for Relay {
         }
     }
 }
+
+/// Why clients wait or are reset although no limit of the configuration is reached.
+const OUT_OF_DESCRIPTORS: &str = "out of file descriptors: clients wait or are reset; raise \
+    LimitNOFILE= of the unit or `ulimit -n`, or lower limits.connections";
 
 fn has_on_demand(listener: &Listener<RelaySettings>) -> bool {
     let own = match &listener.speech {

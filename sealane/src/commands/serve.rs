@@ -80,6 +80,9 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
     raise_descriptor_limit();
     let tables = FileTables::of_this_machine();
     let descriptors = Descriptors::of(&config, &tables);
+    if let Some(warning) = descriptors.warning(&config, getrlimit(Resource::Nofile).current) {
+        say_at(Priority::Warning, &format!("warning: {warning}"));
+    }
     // While this is the only thread.
     if let Err(error) = grow(descriptors.in_first_table(config.lanes.get() as u64)) {
         let text = format!("cannot grow the table of open files beforehand: {error}");

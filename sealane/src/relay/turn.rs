@@ -60,7 +60,7 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
                     return Ok(());
                 }
                 // Ours is the want of descriptors, not the backend's.
-                Err(error) if is_out_of_descriptors(&error) => return Err(Cause::Internal),
+                Err(error) if is_out_of_descriptors(&error) => return Err(Cause::LimitDescriptors),
                 Err(_) => counters.note_failure(self.link.now_ms()),
             }
         }
