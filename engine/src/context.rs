@@ -19,7 +19,7 @@ use crate::certificates::{
 use crate::client_certificates::{ClientStanding, Distrust, LaneVerifier, Proofs};
 use crate::hello::Hello;
 use crate::policy::{AlpnMismatch, ClientCertificates, Policy, SchemeSet, Versions};
-use crate::provider::{ProviderChoice, ProviderError, policy_provider, random};
+use crate::provider::{ProviderChoice, ProviderError, SelfTests, policy_provider, random};
 use crate::session::ServerSession;
 use crate::tickets::{LaneClock, LaneTickets, TicketRoot, TicketRootError, UnixSeconds};
 
@@ -193,12 +193,13 @@ impl LaneContext {
         })
     }
 
-    /// Pays for the first use of the cryptography, before a client waits for it.
+    /// Pays for the first use of the cryptography, before a client waits for it: of what is not in
+    /// `tests`.
     ///
     /// # Errors
     /// The provider's self-test failed.
-    pub fn warm_up(&self) -> Result<(), ContextError> {
-        Ok(policy_provider(self.context.provider, &self.context.policy)?.warm_up()?)
+    pub fn warm_up(&self, tests: &mut SelfTests) -> Result<(), ContextError> {
+        Ok(policy_provider(self.context.provider, &self.context.policy)?.warm_up(tests)?)
     }
 
     /// The configuration for a client, or why it is refused before a session exists.

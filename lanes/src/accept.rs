@@ -15,7 +15,8 @@ use crate::generation::{Listener, Speech};
 use crate::kernel::{Address, Kernel, reset_on_close};
 use crate::lane::{Entry, Lane};
 use crate::liveness::Liveness;
-use crate::service::Service;
+use crate::orders::ConnectionId;
+use crate::service::{EndedConnection, Service};
 use crate::steer::Steer;
 use crate::token::{SLOTS_MAX, Source, Token};
 
@@ -108,6 +109,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }
     }
 
+    /// Whether clients of a listener begin with a hello.
+    pub(crate) fn expects_tls(&self, index: usize) -> bool {
+        let served = self.current.as_ref().zip(self.listeners.get(index));
+        served.is_some_and(|(current, listener)| {
+            !matches!(current.listener(listener.position).speech, Speech::Plain)
+        })
+    }
+
     fn accept_one(&mut self, index: usize) -> Option<(Descriptor, Option<SocketAddr>, usize)> {
         let listener = self.listeners.get_mut(index)?;
         match self.core.kernel.accept(listener.fd.as_fd()) {
@@ -117,6 +126,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 // The queue is empty, the client gave up before it was accepted, or a signal came:
                 // whatever is left is reported again.
                 let passing = [Errno::AGAIN, Errno::CONNABORTED, Errno::INTR];
+                if matches!(errno, Some(Errno::MFILE | Errno::NFILE)) {
+                    self.service.out_of_descriptors();
+                }
                 if !errno.is_some_and(|errno| passing.contains(&errno)) {
                     self.core.counters.accept_errors.add(1);
                     listener.paused_until_ms = Some(self.core.now_ms + ACCEPT_PAUSE_MS);
@@ -132,16 +144,16 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         counters.accepted.add(1);
         let Some(current) = &self.current else { return };
         let limits = &current.generation.limits;
-        if self.entries.len() >= limits.connections_max.min(SLOTS_MAX) {
-            reset_on_close(&fd);
-            counters.ended(Cause::LimitConnections).add(1);
-            return;
-        }
         let listener = current.listener(position);
-        if let Err(cause) = self.service.admits(address, &listener.settings) {
+        let admitted = if self.entries.len() >= limits.connections_max.min(SLOTS_MAX) {
+            Err(Cause::LimitConnections)
+        } else {
+            self.service.admits(address, &listener.settings)
+        };
+        if let Err(cause) = admitted {
             reset_on_close(&fd);
             counters.ended(cause).add(1);
-            return;
+            return self.reject(cause, address, position);
         }
         let handshakes_max = limits.handshakes_max;
         let generation = Rc::clone(current);
@@ -172,6 +184,34 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.begin(slot, speaks_first);
         self.handshakes.push_back(token);
         self.limit_handshakes(handshakes_max);
+    }
+
+    /// Reports a client to the service that was reset before it had a connection.
+    fn reject(&mut self, cause: Cause, client: Option<SocketAddr>, position: usize) {
+        let Some(current) = &self.current else { return };
+        self.slot_generation = self.slot_generation.wrapping_add(1);
+        let slot = self.entries.vacant_key().min(SLOTS_MAX - 1);
+        let listener = current.listener(position);
+        let end = EndedConnection {
+            id: ConnectionId(Token::connection(slot, self.slot_generation).bits()),
+            cause,
+            client,
+            listener: listener.number,
+            generation: current.generation.number,
+            lane: self.core.number,
+            server_name: None,
+            session: None,
+            distrust: None,
+            refused_certificate: None,
+            offered: None,
+            ja4: None,
+            failure: None,
+            handshake_us: None,
+            duration_ms: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+        };
+        self.service.rejected(&listener.settings, &end);
     }
 
     /// Arms the first deadline; where nothing is awaited from the client, the connection stands.

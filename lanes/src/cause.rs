@@ -97,6 +97,8 @@ causes! {
     LimitClientHandshakes = "limit_client_handshakes", Limit;
     /// `connections_max` was reached; the newest connection was reset.
     LimitConnections = "limit_connections", Limit;
+    /// The process had no descriptor left for a connection to a backend; the client was reset.
+    LimitDescriptors = "limit_descriptors", Limit;
     /// `handshakes_max` was reached; the oldest handshake in flight was reset.
     LimitHandshakes = "limit_handshakes", Limit;
     /// The listener's own `connections` was reached; the newest connection was reset.

@@ -263,10 +263,20 @@ impl Connection {
         matches!(self.phase, Phase::Preamble | Phase::Hello | Phase::Waiting | Phase::Handshake)
     }
 
-    /// Whether the client has yet to say its first word: a preamble is none of its own, unless it
-    /// was answered.
+    /// Whether its next step is handshake work, which waits for its turn. A client that leaves
+    /// before its session has begun costs next to nothing.
+    pub(crate) fn awaits_admission(&self) -> bool {
+        match self.phase {
+            Phase::Handshake => true,
+            Phase::Hello | Phase::Preamble => !self.socket.hangup,
+            Phase::Established | Phase::Lingering { .. } | Phase::Waiting => false,
+        }
+    }
+
+    /// Whether the client has sent nothing yet: a preamble does not count, unless it was answered.
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.phase, Phase::Preamble | Phase::Hello)
+            && !self.queued
             && self.early.is_none()
             && self.outgoing.is_none()
             && self.socket.writes == 0

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sealane_engine::context::{Context, ContextError, LaneResources};
+use sealane_engine::provider::SelfTests;
 
 use crate::handover::Parcel;
 use crate::kernel::Address;
@@ -111,9 +112,9 @@ impl<S> LaneGeneration<S> {
     }
 
     /// Pays for the first use of the cryptography of every context; returns whether it works.
-    pub(crate) fn warm_up(&self) -> bool {
+    pub(crate) fn warm_up(&self, tests: &mut SelfTests) -> bool {
         let mut contexts = self.contexts.iter().flat_map(ListenerContexts::all);
-        contexts.all(|context| context.warm_up().is_ok())
+        contexts.all(|context| context.warm_up(tests).is_ok())
     }
 
     /// The TLS contexts of all listeners.
@@ -124,5 +125,63 @@ impl<S> LaneGeneration<S> {
     /// The TLS contexts of the listener at `position`.
     pub(crate) fn contexts(&self, position: usize) -> &ListenerContexts {
         &self.contexts[position]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
+    use sealane_engine::context::ContextId;
+    use sealane_engine::policy::{Group, Policy};
+    use sealane_engine::provider::{ProviderChoice, lane_provider};
+    use sealane_engine::tickets::{TicketRoot, UnixSeconds};
+
+    use super::*;
+
+    fn context(groups: &[Group]) -> Arc<Context> {
+        let provider = lane_provider(ProviderChoice::Auto, groups).unwrap().crypto;
+        let index = IndexBuilder::new(&provider, 0).finish(DefaultCertificate::First).index;
+        Arc::new(Context {
+            id: ContextId::fresh(),
+            policy: Policy { groups: groups.to_vec(), ..Policy::default() },
+            certificates: Arc::new(index),
+            key_log: false,
+            store: None,
+            provider: ProviderChoice::Auto,
+            tickets: 0,
+        })
+    }
+
+    #[test]
+    fn start_exchanges_one_key_in_each_group() {
+        let listener = |number| Listener {
+            number,
+            keys: Vec::new(),
+            preamble: None,
+            speech: Speech::Tls(context(&[Group::X25519, Group::Secp256r1])),
+            named: (0..20)
+                .map(|number| Named {
+                    pattern: format!("{number}.test").into(),
+                    number,
+                    context: Some(context(&[Group::Secp256r1, Group::Secp384r1])),
+                })
+                .collect(),
+            liveness: Liveness::default(),
+            steer: Steer::Connection,
+            timeouts: Timeouts::default(),
+            settings: Arc::new(()),
+        };
+        let listeners = (0..20).map(listener).collect();
+        let generation = Arc::new(Generation { number: 1, limits: Limits::default(), listeners });
+        let now = UnixSeconds(1_000_000);
+        let root = TicketRoot::generate(Duration::from_secs(600), now, |bytes| bytes.fill(1));
+        let resources = LaneResources::new(root.unwrap(), now, NonZeroUsize::MIN);
+        let generation =
+            LaneGeneration::materialise(generation, &mut Replicas::new(), &resources).unwrap();
+        let mut tests = SelfTests::default();
+        assert!(generation.warm_up(&mut tests));
+        assert_eq!(tests.exchanges(), 3, "of 420 contexts");
     }
 }

@@ -149,6 +149,11 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 Err((alert::fatal(AlertDescription::InternalError), Cause::Internal))
             }
         };
+        // FIN or a reset has come: no handshake can end, and a signature would be for nothing.
+        if context.is_ok() && self.entry.connection.socket.hangup {
+            self.entry.connection.server_name = hello.server_name;
+            return Err(Cause::ClientGone);
+        }
         let admitted = context.and_then(|context| match context.challenge(&hello) {
             Some(config) => Ok((config, context, true)),
             None => {

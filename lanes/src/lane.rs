@@ -12,6 +12,7 @@ use sealane_engine::tickets::UnixSeconds;
 use slab::Slab;
 
 use crate::accept::{ACCEPTS_MAX, LaneListener};
+use crate::admission::Admission;
 use crate::attached::Attached;
 use crate::buffers::Buffers;
 use crate::cause::Cause;
@@ -42,7 +43,8 @@ pub(crate) struct Lane<S: Service, K: Kernel> {
     pub(crate) replicas: Replicas,
     letters: Inbox<S::Settings>,
     pub(crate) inlet: Inlet,
-    /// Connections with work left from this turn.
+    pub(crate) admission: Admission,
+    /// Connections with work left from this turn, behind their handshake.
     pub(crate) ready: VecDeque<u64>,
     /// Connections in their handshake, oldest first; some have moved on.
     pub(crate) handshakes: VecDeque<u64>,
@@ -128,6 +130,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             replicas: Replicas::new(),
             letters,
             inlet,
+            admission: Admission::new(),
             ready: VecDeque::new(),
             handshakes: VecDeque::new(),
             drain_until_ms: None,
@@ -155,6 +158,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 self.handle(event);
             }
             self.run_ready();
+            self.run_handshakes();
             self.release_tickets();
             self.core.wheel.advance(self.core.now_ms, &mut due);
             for bits in due.drain(..) {
@@ -174,7 +178,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     }
 
     fn timeout_ms(&mut self) -> Option<u64> {
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.admission.is_idle() {
             return Some(0);
         }
         let tickets = self.next_held_ticket().map(|(due_ms, _)| due_ms);
@@ -214,6 +218,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             Source::Door => self.fetch(),
             // The service has emptied its bell, and is asked for orders at the end of the turn.
             Source::Orders => {}
+            // Its clients wait in the kernel's queue, which is reported again.
+            Source::Listener(index) if self.is_full() && self.expects_tls(index) => {}
             Source::Listener(index) => self.accept(index, ACCEPTS_MAX),
             Source::Connection { slot, attachment } => {
                 let Some(entry) = self.entry(slot, token) else { return };
@@ -226,6 +232,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                     // It is about a socket that was closed earlier in this batch.
                     (Some(_), _) => return,
                 }
+                if entry.connection.awaits_admission() {
+                    return self.queue(slot);
+                }
+                entry.connection.queued = false;
                 self.drive(slot);
             }
         }
@@ -297,6 +307,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let retry_write = connection.outgoing.is_some() && connection.socket.writable
             || connection.attached.as_ref().is_some_and(|attached| attached.socket.writable);
         if connection.wants_client_bytes() || connection.wants_attached_bytes() || retry_write {
+            if connection.awaits_admission() {
+                return self.admission.queue(connection);
+            }
             connection.queued = true;
             self.ready.push_back(connection.token);
         }

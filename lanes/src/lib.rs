@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod admission;
 pub mod arena;
 mod attached;
 mod buffers;

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use sealane_engine::context::{ContextId, LaneContext};
 
+use crate::admission::TURN_US;
 use crate::cause::Cause;
 use crate::connection::Phase;
 use crate::hellos::Decision;
@@ -102,13 +103,21 @@ pub const ORDERS_MAX: usize = 1024;
 const LAST_ORDERS_MAX: usize = 64 * ORDERS_MAX;
 
 impl<S: Service, K: Kernel> Lane<S, K> {
-    /// Takes the orders that are there, at most so many; returns whether some may be left.
+    /// Takes the orders that are there, at most so many, and answers hellos for so long; returns
+    /// whether some may be left.
     pub(crate) fn take_orders(&mut self) -> bool {
         let is_stopped = self.drain_until_ms == Some(0);
+        let mut until_us = None;
         for _ in 0..if is_stopped { LAST_ORDERS_MAX } else { ORDERS_MAX } {
             match self.service.next_order() {
                 Some(Order::Close(id)) => self.close(id),
-                Some(Order::Choose(id, chosen)) => self.choose(id, chosen),
+                Some(Order::Choose(id, chosen)) => {
+                    let until_us = *until_us.get_or_insert_with(|| self.core.now_us() + TURN_US);
+                    self.choose(id, chosen);
+                    if !is_stopped && self.core.now_us() >= until_us {
+                        return true;
+                    }
+                }
                 Some(Order::Command(id, command)) => self.command(id, command),
                 Some(Order::Visit(from)) => {
                     self.visit(from);

@@ -30,6 +30,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             let settings = &generation.listener(*listener).settings;
             let bytes = self.buffers.received.filled();
             match self.service.preamble(&mut connection.address, state, bytes, settings) {
+                Preamble::Clear => {
+                    self.buffers.received.clear();
+                    return self.hand_over();
+                }
                 Preamble::Read { len: 0, is_through: false, .. } => return Err(Cause::Internal),
                 Preamble::Read { len, answer, is_through, is_probe } => {
                     self.buffers.received.consume(len);

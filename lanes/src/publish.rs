@@ -3,6 +3,8 @@
 
 use std::rc::Rc;
 
+use sealane_engine::provider::SelfTests;
+
 use crate::accept::LaneListener;
 use crate::generation::{LaneGeneration, Publication};
 use crate::kernel::{Address, Kernel};
@@ -32,7 +34,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let replica = LaneGeneration::materialise(generation, &mut self.replicas, &self.resources);
         let Ok(replica) = replica else { return };
         let first = self.current.is_none();
-        if first && !replica.warm_up() {
+        if first && !replica.warm_up(&mut SelfTests::default()) {
             return;
         }
         if !self.service.prepare(&replica.generation, &self.resources.clock) {

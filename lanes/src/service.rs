@@ -152,6 +152,13 @@ pub trait Service {
         Ok(())
     }
 
+    /// A client was reset as soon as it was accepted: because the service does not admit it, or by
+    /// a limit of the lane. [`Service::ended`] does not hear of it.
+    fn rejected(&mut self, _settings: &Self::Settings, _end: &EndedConnection<'_>) {}
+
+    /// The process has no descriptor left for a client: the client waits in the kernel's queue.
+    fn out_of_descriptors(&mut self) {}
+
     /// `bytes` have come at the beginning of a connection to a listener with a preamble: all that
     /// came and was not read yet. `client` is the connection's address until the service puts
     /// another there; what it puts into `connection` comes back in [`Service::established`] or
@@ -296,6 +303,9 @@ pub trait Service {
 /// What a service makes of the first bytes of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preamble {
+    /// The service has taken all of the bytes, and the connection goes on in the clear, also where
+    /// clients are expected to speak TLS.
+    Clear,
     /// Some of it has been read.
     Read {
         /// So many of the bytes.

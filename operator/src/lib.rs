@@ -15,5 +15,5 @@ pub use key_source::{
     KeySource, KeySourceError, create_key_file, sealing_keys, secret_source, secret_text, store_key,
 };
 pub use mistake::{Mistake, Mistakes, Place, Problem};
-pub use said::{Priority, call_this_program, say, say_at};
+pub use said::{Priority, call_this_program, say, say_at, write_as};
 pub use text::{SETTINGS_BYTES_MAX, read_text};

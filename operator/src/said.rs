@@ -23,6 +23,12 @@ pub fn call_this_program(name: &'static str) {
     let _ = NAME.set(name);
 }
 
+/// From now on writes what `format` makes of a line, its end included.
+pub fn write_as(format: fn(Priority, &str) -> String) {
+    // The first counts.
+    let _ = FORMAT.set(format);
+}
+
 /// Tells the operator what is done.
 pub fn say(text: &str) {
     say_at(Priority::Information, text);
@@ -31,9 +37,12 @@ pub fn say(text: &str) {
 /// Tells the operator something that matters so much.
 pub fn say_at(priority: Priority, text: &str) {
     static IS_JOURNAL: OnceLock<bool> = OnceLock::new();
-    let priority = IS_JOURNAL.get_or_init(is_journal).then_some(priority);
-    // With standard error gone there is nobody left to tell.
-    let _ = io::stderr().write_all(lines(priority, text).as_bytes());
+    let lines = match FORMAT.get() {
+        Some(format) => format(priority, text),
+        None => lines(IS_JOURNAL.get_or_init(is_journal).then_some(priority), text),
+    };
+    // With standard error gone there is no other place to report that.
+    let _ = io::stderr().write_all(lines.as_bytes());
 }
 
 /// Whether standard error is the stream that a service manager has opened to the journal: it says
@@ -67,6 +76,7 @@ fn lines(priority: Option<Priority>, text: &str) -> String {
 }
 
 static NAME: OnceLock<&str> = OnceLock::new();
+static FORMAT: OnceLock<fn(Priority, &str) -> String> = OnceLock::new();
 
 #[cfg(test)]
 mod tests {

@@ -48,6 +48,7 @@ pub fn open(
             health_checks: settings.health_checks,
             ja4: settings.ja4,
             only: settings.only,
+            refusals: (0, 0),
             counters: counted,
         });
     }
@@ -63,13 +64,35 @@ pub struct LaneLog {
     health_checks: bool,
     ja4: bool,
     only: LoggedEnds,
+    /// The second of the last refused client, and the lines that such clients got in it.
+    refusals: (u64, u32),
     counters: Arc<LaneLogCounters>,
 }
+
+/// Lines in a second and on a lane about clients that are refused at accept: a flood of them must
+/// not push other lines out.
+const REFUSALS_PER_SECOND: u32 = 10;
 
 impl LaneLog {
     /// Writes the line of a connection that has ended, or drops it if the ring is full.
     pub fn write(&mut self, ended: &Ended<'_>) {
         self.write_at(Timestamp::now(), ended);
+    }
+
+    /// Writes the line of a client that was refused at accept, unless there have been many.
+    pub fn write_refused(&mut self, ended: &Ended<'_>) {
+        self.write_refused_at(Timestamp::now(), ended);
+    }
+
+    fn write_refused_at(&mut self, now: Timestamp, ended: &Ended<'_>) {
+        let second = now.unix_ms() / 1_000;
+        if self.refusals.0 != second {
+            self.refusals = (second, 0);
+        }
+        if self.refusals.1 < REFUSALS_PER_SECOND {
+            self.refusals.1 += 1;
+            self.write_at(now, ended);
+        }
     }
 
     /// Whether lines tell how hellos introduce their clients.

@@ -122,6 +122,7 @@ fn show(request: &Request<'_>, state: &SharedState) -> Response {
         "/metrics" => {
             Response::new(Status::Ok, ContentType::Metrics, metrics::render(&state.lock()))
         }
+        "/readyz" => readiness(&state.lock()),
         "/state" => match report::json(state) {
             Ok(body) => Response::new(Status::Ok, ContentType::Json, body),
             Err(error) => Response::text(Status::InternalError, error),
@@ -139,6 +140,19 @@ fn health(state: &ControlState) -> Response {
     }
 }
 
+/// Health, and whether any backend takes connections. For probes that ask for it: where all
+/// machines have the same backends, it takes them all out of service at once.
+fn readiness(state: &ControlState) -> Response {
+    let is_up = |backend| matches!(report::backend_state(backend), "up" | "failing");
+    if state.phase == Phase::Serving
+        && !state.backends.is_empty()
+        && !state.backends.iter().any(is_up)
+    {
+        return Response::text(Status::ServiceUnavailable, "no backend is up; /state shows why");
+    }
+    health(state)
+}
+
 /// Connections that wait to be accepted on the unix socket.
 const BACKLOG: i32 = 64;
 const THREAD: &str = "admin";
@@ -147,6 +161,7 @@ Sealane; a browser gets a page here
 /healthz   200 while connections are accepted, 503 before and while draining; says that
            it is degraded if the last reload was refused, a revocation list has ended, or
            the etcd of the agent's fleet has not answered for an hour
+/readyz    the same, and 503 while no backend is up
 /metrics   for Prometheus
 /state     what is served, from which certificates, by which lane, as JSON
 A unix socket also takes orders: sealane reload, sealane status and others speak to it.

@@ -41,7 +41,8 @@ use crate::listener::{Answers, Summary, host_names};
 use crate::notices::Notices;
 use crate::operator::{Priority, say, say_at};
 use crate::process::filter::{Filter, unfiltered};
-use crate::relay::{Attendant, LaneDesk, Relay};
+use crate::relay::{Attendant, LaneDesk, RefusedClients, Relay};
+use crate::systemd;
 
 pub(crate) use build::unix_now;
 use build::{Built, Registries, build, shown_backends};
@@ -312,6 +313,7 @@ impl Control {
         let filter = Filter::wanted(&self.config.process);
         let (told, filtered) = channel();
         for number in 0..self.config.lanes.get() {
+            systemd::tell_progress();
             let setup = LaneSetup {
                 number,
                 pin_to_cpu: processors.get(number % processors.len().max(1)).copied(),
@@ -326,15 +328,18 @@ impl Control {
             let notices = notices_to(&self.notices);
             let giver = NumberGiver::new(self.state.lock().started.at, number);
             let (attendant, orders) = Attendant::new(giver);
+            let refused = Arc::<RefusedClients>::default();
+            let of_lane = Arc::clone(&refused);
             let (filter, told) = (filter.clone(), told.clone());
             let lane = start(setup, move |_| {
                 // In the lane's thread; nobody hears it if that could not be started.
                 let _ = told.send(filter.and_then(|filter| filter.install()));
-                Relay::new(giver, attendant, log, notices)
+                Relay::new(giver, attendant, log, notices, of_lane)
             });
             let lane = lane.map_err(|error| ServeError::System("cannot start a lane", error))?;
             let mut state = self.state.lock();
             state.lanes.push(Arc::clone(&lane.counters));
+            state.refused.push(refused);
             state.desks.push(LaneDesk::new(orders, lane.mailbox.clone()));
             drop(state);
             self.lanes.push(lane);

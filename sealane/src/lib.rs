@@ -20,6 +20,7 @@ pub mod listener;
 pub mod metrics;
 pub mod networks;
 pub mod notices;
+mod own_log;
 pub mod process;
 pub mod proxy_header;
 pub mod relay;

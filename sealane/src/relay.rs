@@ -3,12 +3,14 @@
 
 mod admission;
 mod asked_names;
+mod cancel;
 mod client_limits;
 mod clients;
 mod listener_counters;
 mod orders;
 mod postgres;
 mod redirect;
+mod refused;
 mod relayed;
 mod source;
 mod turn;
@@ -37,6 +39,7 @@ use crate::notices::Notices;
 use crate::proxy_header::{self, Malformed};
 
 use admission::Visitors;
+use cancel::CancelRequest;
 use clients::LaneClients;
 use relayed::Stage;
 use turn::RelayTurn;
@@ -46,6 +49,7 @@ pub use asked_names::{NameKind, NotedName, NotedNames};
 pub(crate) use client_limits::CLIENT_TABLE_BYTES;
 pub use listener_counters::{LaneListenerCounters, ListenerCounters};
 pub use orders::{Attendant, LaneDesk, LaneOrder, Listed, OpenConnection, Wanted};
+pub use refused::RefusedClients;
 pub use relayed::Relayed;
 pub use source::Source;
 
@@ -57,21 +61,23 @@ pub struct Relay {
     lane: usize,
     log: Option<LaneLog>,
     notices: Notices,
+    refused: Arc<RefusedClients>,
     visitors: Visitors,
 }
 
 impl Relay {
     /// The relay of the lane whose connections get numbers from `giver`, and whose orders come by
-    /// `attendant`.
+    /// `attendant`; clients that it refuses are counted in `refused`.
     pub fn new(
         giver: NumberGiver,
         attendant: Attendant,
         log: Option<LaneLog>,
         notices: Notices,
+        refused: Arc<RefusedClients>,
     ) -> Self {
         let (lane, clients) = (giver.lane, LaneClients::default());
         let visitors = Visitors::of_lane(lane);
-        Self { attendant, clients, giver, lane, log, notices, visitors }
+        Self { attendant, clients, giver, lane, log, notices, refused, visitors }
     }
 
     /// Reads the PROXY header of a connection, and lets the client in that it announces.
@@ -168,6 +174,24 @@ impl Service for Relay {
         admitted
     }
 
+    fn rejected(&mut self, settings: &RelaySettings, end: &EndedConnection<'_>) {
+        self.refused.note(end.client.map(|client| client.ip()), end.cause);
+        if let Some(log) = &mut self.log {
+            log.write_refused(&Ended {
+                connection: self.giver.number(end.id),
+                backend: None,
+                doubted: None,
+                end,
+                listener: &settings.listener,
+                source: None,
+            });
+        }
+    }
+
+    fn out_of_descriptors(&mut self) {
+        self.notices.say(|| OUT_OF_DESCRIPTORS.to_owned());
+    }
+
     fn preamble(
         &mut self,
         client: &mut Option<SocketAddr>,
@@ -181,8 +205,12 @@ impl Service for Relay {
                 self.proxy_header(client, relayed, bytes, settings, accepts)
             }
             (_, Spoken::Postgres) => {
-                let asked_gss = &mut relayed.get_or_insert_default().asked_gss;
-                postgres::preamble(bytes, asked_gss)
+                let relayed = relayed.get_or_insert_default();
+                let preamble = postgres::preamble(bytes, &mut relayed.asked_gss);
+                if preamble == Preamble::Clear {
+                    relayed.set_cancel(CancelRequest::new(bytes, true));
+                }
+                preamble
             }
             (_, Spoken::Redirect) => {
                 let answers_challenges = settings.responder.is_some();
@@ -231,6 +259,10 @@ impl Service for Relay {
             doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
         }
         let mut turn = self.turn(relayed, link, settings);
+        if turn.relayed.cancel().is_some() {
+            turn.link.abandon_client();
+            return turn.cancel_at_next();
+        }
         turn.connect()?;
         if settings.spoken == Spoken::Redirect {
             // Its request has been read: whoever says more, or stays, holds nothing up.
@@ -247,6 +279,15 @@ impl Service for Relay {
         settings: &RelaySettings,
     ) -> Result<(), Cause> {
         let mut turn = self.turn(relayed, link, settings);
+        if settings.spoken == Spoken::Postgres
+            && !std::mem::replace(&mut turn.relayed.has_spoken, true)
+            && postgres::cancel_len(plain.filled()) == Some(plain.len())
+        {
+            turn.relayed.set_cancel(CancelRequest::new(plain.filled(), false));
+            plain.clear();
+            turn.link.abandon_client();
+            return turn.open().map(|_| ());
+        }
         // On loopback, and wherever the backend is near, the connection is there already: trying
         // to send at once saves a wake-up.
         if turn.open()? {
@@ -300,6 +341,10 @@ impl Service for Relay {
         let mut turn = self.turn(relayed, link, settings);
         let received = turn.link.receive_attached(arrivals);
         turn.note_secured()?;
+        let is_cancel = turn.relayed.cancel().is_some();
+        if is_cancel && turn.relayed.stage == Stage::Connected {
+            turn.send_cancel()?;
+        }
         match received {
             Ok(Received::Bytes { last: false })
                 if turn.awaits_consent() && arrivals.filled() == postgres::YES =>
@@ -310,6 +355,11 @@ impl Service for Relay {
             // It speaks before TLS has begun, so anybody may be there.
             Ok(Received::Bytes { .. } | Received::End) if turn.is_unproven() => {
                 turn.backend_failed()
+            }
+            // What a backend has to say about it is for no client.
+            Ok(Received::Bytes { last: false }) if is_cancel => Ok(()),
+            Ok(Received::Bytes { last: true } | Received::End) if is_cancel => {
+                turn.cancel_at_next()
             }
             Ok(Received::Bytes { last: false }) => turn.link.send(arrivals.filled()),
             Ok(Received::Bytes { last: true }) => turn.link.finish(arrivals.filled()),
@@ -327,6 +377,9 @@ impl Service for Relay {
     ) -> Result<(), Cause> {
         let mut turn = self.turn(relayed, link, settings);
         match turn.relayed.stage {
+            Stage::Connected | Stage::Left if turn.relayed.cancel().is_some() => {
+                turn.cancel_at_next()
+            }
             Stage::Connected | Stage::Left => Ok(()),
             Stage::Connecting | Stage::Securing => turn.fail_over(),
         }
@@ -339,6 +392,10 @@ impl Service for Relay {
         end: &EndedConnection<'_>,
     ) {
         self.attendant.note_ended(end.id);
+        self.refused.note(end.client.map(|client| client.ip()), end.cause);
+        if end.cause == Cause::LimitDescriptors {
+            self.out_of_descriptors();
+        }
         let source = relayed.as_ref().and_then(Relayed::source);
         let (was_admitted, is_known) = match (&settings.accept_proxy, source) {
             (None, _) => (true, true),
@@ -372,6 +429,10 @@ impl Service for Relay {
         }
     }
 }
+
+/// Why clients wait or are reset although no limit of the configuration is reached.
+const OUT_OF_DESCRIPTORS: &str = "out of file descriptors: clients wait or are reset; raise \
+    LimitNOFILE= of the unit or `ulimit -n`, or lower limits.connections";
 
 fn has_on_demand(listener: &Listener<RelaySettings>) -> bool {
     let own = match &listener.speech {

@@ -29,6 +29,12 @@ pub fn tell_end(within: Duration) {
     tell(&[NotifyState::Stopping, NotifyState::Custom(&format!("EXTEND_TIMEOUT_USEC={wait_us}"))]);
 }
 
+/// Tells it that a start or a reload goes on, and may take as long again for its next step.
+pub fn tell_progress() {
+    let wait_us = STEP_MAX.as_micros();
+    tell(&[NotifyState::Custom(&format!("EXTEND_TIMEOUT_USEC={wait_us}"))]);
+}
+
 /// Lets it keep `descriptor` under `name`: it passes it to the next process, after a restart or a
 /// crash, and closes it when the service is stopped.
 pub fn keep(name: &str, descriptor: BorrowedFd<'_>) {
@@ -95,5 +101,7 @@ fn send(state: &[NotifyState<'_>], passed: Option<BorrowedFd<'_>>) -> io::Result
 
 /// How long the manager may take for what it was told.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// One step of a start: a listener that is read, or a lane that makes all of its contexts.
+const STEP_MAX: Duration = Duration::from_secs(60);
 /// Between the last connection and the end of the process.
 const SPARE: Duration = Duration::from_secs(10);

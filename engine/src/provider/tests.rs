@@ -11,7 +11,7 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use super::{Library, Provider, ProviderChoice, ProviderError, lane_provider, library};
+use super::{Library, Provider, ProviderChoice, ProviderError, SelfTests, lane_provider, library};
 use crate::policy::Group;
 
 #[test]
@@ -106,10 +106,17 @@ fn suites_and_groups_keep_their_order() {
 }
 
 #[test]
-fn a_lane_warms_up() {
-    for choice in [ProviderChoice::Auto, GRAVIOLA, AWS_LC] {
-        lane_provider(choice, &Group::ALL).unwrap().warm_up().unwrap();
-    }
+fn each_group_of_a_library_is_tested_once() {
+    let mut tests = SelfTests::default();
+    let mut exchanges = |choice, groups: &[Group]| {
+        lane_provider(choice, groups).unwrap().warm_up(&mut tests).unwrap();
+        tests.exchanges()
+    };
+    assert_eq!(exchanges(AWS_LC, &[Group::X25519, Group::Secp256r1]), 2);
+    assert_eq!(exchanges(AWS_LC, &Group::ALL), 4);
+    assert_eq!(exchanges(AWS_LC, &Group::ALL), 4);
+    assert_eq!(exchanges(GRAVIOLA, &Group::ALL), 8);
+    assert_eq!(exchanges(ProviderChoice::Auto, &Group::ALL), 8);
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod orders;
 mod rig;
 mod sealed;
 mod service;
+mod storm;
 mod systematic;
 mod timeouts;
 mod unfinished;

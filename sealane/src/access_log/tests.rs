@@ -57,6 +57,25 @@ fn lanes_write_at_once_and_every_line_stays_whole() {
 }
 
 #[test]
+fn refused_clients_get_ten_lines_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let (mut logs, writer) = open(&to_file(&path, 1 << 20), 1, no_report).unwrap();
+    let end = EndedConnection { cause: Cause::Denied, ..end() };
+    for second in [7, 8] {
+        for _ in 0..50 {
+            logs[0].write_refused_at(Timestamp::from_unix_s(second), &ended(&end, "main"));
+        }
+        logs[0].write_at(Timestamp::from_unix_s(second), &ended(&end, "other"));
+    }
+    drop(logs);
+    assert!(writer.stop());
+    let text = fs::read_to_string(&path).unwrap();
+    let count = |listener| lines(&text).iter().filter(|line| line["listener"] == listener).count();
+    assert_eq!((count("main"), count("other")), (20, 2));
+}
+
+#[test]
 fn a_full_ring_drops_whole_lines_and_counts_them() {
     let (producer, mut consumer) = RingBuffer::new(1_000);
     let counters = Arc::new(LaneLogCounters::default());
@@ -66,6 +85,7 @@ fn a_full_ring_drops_whole_lines_and_counts_them() {
         health_checks: false,
         ja4: false,
         only: LoggedEnds::All,
+        refusals: (0, 0),
         counters: Arc::clone(&counters),
     };
     for _ in 0..10 {
@@ -104,6 +124,7 @@ fn who_only_looks_whether_somebody_answers_has_a_line_if_that_is_wanted() {
             health_checks,
             ja4: false,
             only: LoggedEnds::All,
+            refusals: (0, 0),
             counters: counted,
         };
         log.write(&Ended { source: Some(source), ..ended(end, "main") });

@@ -2,8 +2,11 @@
 
 mod processors;
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::process;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{getegid, geteuid};
@@ -19,6 +22,7 @@ use crate::config::{ClientDemand, Limits, RootPlace, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
 use crate::process::{has_core_dumps, landlock, locked};
+use crate::relay::RefusedClients;
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
@@ -63,6 +67,7 @@ pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
         "lanes": state.lanes.iter().enumerate().map(|(n, c)| lane(n, c, &cpu)).collect::<Vec<_>>(),
         "file_tables": file_tables(state),
         "access_log": state.access_log.as_ref().map(access_log),
+        "refused_clients": refused_clients(&state.refused),
     }))?;
     body.push(b'\n');
     Ok(body)
@@ -116,6 +121,18 @@ fn backend(backend: &BackendSummary) -> Value {
     })
 }
 
+/// The clients that all lanes together have refused most often, the worst first.
+fn refused_clients(lanes: &[Arc<RefusedClients>]) -> Value {
+    let mut counts = HashMap::<IpAddr, u64>::new();
+    for (client, count) in lanes.iter().flat_map(|lane| lane.clients()) {
+        *counts.entry(client).or_default() += count;
+    }
+    let mut clients: Vec<_> = counts.into_iter().collect();
+    clients.sort_unstable_by_key(|(client, count)| (Reverse(*count), *client));
+    clients.truncate(REFUSED_SHOWN_MAX);
+    clients.iter().map(|(client, count)| json!({ "client": client, "count": count })).collect()
+}
+
 fn backend_name(name: &NameSummary) -> Value {
     json!({
         "name": name.name,
@@ -127,7 +144,7 @@ fn backend_name(name: &NameSummary) -> Value {
 
 /// What an operator ordered comes before what checks have found, and that before what each lane
 /// finds out for itself.
-fn backend_state(backend: &BackendSummary) -> &'static str {
+pub(super) fn backend_state(backend: &BackendSummary) -> &'static str {
     if backend.lanes.iter().any(|lane| lane.is_drained()) {
         return "drained";
     }
@@ -316,3 +333,5 @@ fn access_log(log: &AccessLogCounters) -> Value {
 
 /// Live generations that are listed by number.
 const GENERATIONS_SHOWN_MAX: usize = 64;
+/// Refused clients shown.
+const REFUSED_SHOWN_MAX: usize = 10;

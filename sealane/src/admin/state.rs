@@ -16,7 +16,7 @@ use crate::backends::{BackendCounters, Drained};
 use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{EXPIRIES_SHOWN_MAX, NameSummary, StoreSummary, Summary};
-use crate::relay::{LaneDesk, ListenerCounters};
+use crate::relay::{LaneDesk, ListenerCounters, RefusedClients};
 use crate::timestamp::Timestamp;
 
 use super::Verdict;
@@ -72,6 +72,8 @@ pub struct ControlState {
     pub ticket_roots: TicketRoots,
     /// What the access log counts, if there is one.
     pub access_log: Option<AccessLogCounters>,
+    /// The clients that each lane has refused most often.
+    pub refused: Vec<Arc<RefusedClients>>,
 }
 
 /// The roots that ticket keys come from.
@@ -104,6 +106,7 @@ impl Default for ControlState {
             tickets: Tickets::default(),
             ticket_roots: TicketRoots::default(),
             access_log: None,
+            refused: Vec::new(),
         }
     }
 }

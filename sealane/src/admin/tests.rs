@@ -35,6 +35,32 @@ fn health_follows_the_phase() {
 }
 
 #[test]
+fn readyz_fails_when_no_backend_is_up() {
+    let (admin, state) = on_loopback();
+    let is_ready = || ask(&admin, "GET", "/readyz").starts_with("HTTP/1.1 200 ");
+    assert!(!is_ready(), "it starts");
+    state.lock().phase = Phase::Serving;
+    assert!(is_ready(), "no backend is configured");
+    let backend = |checked| BackendSummary {
+        address: "192.0.2.1:80".into(),
+        checked: Some(checked),
+        label: "192.0.2.1:80".into(),
+        other_labels: Vec::new(),
+        lanes: Vec::new(),
+        tls: false,
+    };
+    let down = backend(Err("refused".to_owned()));
+    state.lock().backends = vec![down.clone(), backend(Ok(()))];
+    assert!(is_ready(), "one is up");
+    state.lock().backends = vec![down.clone(), down];
+    assert!(!is_ready());
+    assert!(ask(&admin, "GET", "/healthz").starts_with("HTTP/1.1 200 "), "as before");
+    state.lock().phase = Phase::Draining;
+    assert!(ask(&admin, "GET", "/readyz").ends_with("\r\n\r\ndraining\n"));
+    admin.stop();
+}
+
+#[test]
 fn every_path_is_answered_or_refused() {
     let (admin, _state) = on_loopback();
     assert!(ask(&admin, "GET", "/").contains("\n/metrics "));

@@ -10,6 +10,7 @@ use crate::control::{ConfigSource, Control, Outcome, ServeError};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
+use crate::own_log;
 use crate::process;
 use crate::systemd;
 
@@ -63,6 +64,7 @@ fn settled(arguments: ServeArguments) -> Result<Config, String> {
     let file = arguments.config.clone();
     let wrong = |mistakes| format!("the configuration is not in order:\n{mistakes}");
     let config = arguments.into_config().map_err(wrong)?;
+    own_log::follow(&config);
     let account = process::settle(&config.process).map_err(|error| error.to_string())?;
     let Some((account, file)) = account.zip(file) else { return Ok(config) };
     Config::load(&file).map_err(|mistakes| {
@@ -78,6 +80,9 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
     raise_descriptor_limit();
     let tables = FileTables::of_this_machine();
     let descriptors = Descriptors::of(&config, &tables);
+    if let Some(warning) = descriptors.warning(&config, getrlimit(Resource::Nofile).current) {
+        say_at(Priority::Warning, &format!("warning: {warning}"));
+    }
     // While this is the only thread.
     if let Err(error) = grow(descriptors.in_first_table(config.lanes.get() as u64)) {
         let text = format!("cannot grow the table of open files beforehand: {error}");

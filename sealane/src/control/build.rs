@@ -25,6 +25,7 @@ use crate::listener::{
 };
 use crate::relay::Admission;
 use crate::stores::Stores;
+use crate::systemd;
 
 use super::Event;
 use super::health::Health;
@@ -178,6 +179,7 @@ pub(super) fn build(
     }
     let mut listeners = Vec::new();
     for (position, survey) in surveys.iter_mut().enumerate() {
+        systemd::tell_progress();
         let Some(contexts) = survey.contexts(config) else { continue };
         let Contexts { named, names: routes, speech } = contexts;
         let source = challenge_source(survey);

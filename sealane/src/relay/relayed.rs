@@ -9,6 +9,7 @@ use sealane_lanes::link::Link;
 
 use crate::backends::{BACKENDS_MAX, Destination, RelaySettings};
 
+use super::cancel::CancelRequest;
 use super::source::Source;
 
 /// What the relay keeps for one connection.
@@ -27,6 +28,8 @@ pub struct Relayed {
     pub(super) asked_gss: bool,
     /// The backend has said yes to TLS, where it has to be asked.
     pub(super) has_consent: bool,
+    /// The client has sent something behind its handshake, as far as that is of interest.
+    pub(super) has_spoken: bool,
     /// The client's end came before the backend was connected.
     pub(super) client_ended: bool,
     /// Bytes of the client that came when the backend had left.
@@ -53,6 +56,8 @@ struct Opening {
     header: Vec<u8>,
     /// Bytes of a request in the clear that were searched for its end.
     searched: usize,
+    /// What it is, if it is nothing but a request to cancel a query.
+    cancel: Option<CancelRequest>,
 }
 
 // With what a PROXY header announced, an idle connection takes 96 bytes more, with the allocator's.
@@ -94,20 +99,46 @@ impl Relayed {
 
     /// Takes what is left of that.
     pub(super) fn take_header(&mut self) -> Vec<u8> {
-        let opening = self.seldom.as_mut().and_then(|seldom| seldom.opening.take());
-        opening.map(|opening| opening.header).unwrap_or_default()
+        let Some(opening) = self.opening_mut() else { return Vec::new() };
+        opening.searched = 0;
+        let header = std::mem::take(&mut opening.header);
+        self.free_empty();
+        header
     }
 
     pub(super) fn set_header(&mut self, header: Vec<u8>) {
         if !header.is_empty() || self.seldom.is_some() {
-            let opening =
-                (!header.is_empty()).then(|| Box::new(Opening { header, ..Opening::default() }));
-            self.seldom.get_or_insert_default().opening = opening;
+            let opening = self.seldom.get_or_insert_default().opening.get_or_insert_default();
+            (opening.header, opening.searched) = (header, 0);
         }
+        self.free_empty();
+    }
+
+    /// The request to cancel a query that it is, if it is one.
+    pub(super) fn cancel(&self) -> Option<&CancelRequest> {
+        self.opening()?.cancel.as_ref()
+    }
+
+    pub(super) fn cancel_mut(&mut self) -> Option<&mut CancelRequest> {
+        self.opening_mut()?.cancel.as_mut()
+    }
+
+    pub(super) fn set_cancel(&mut self, request: CancelRequest) {
+        let seldom = self.seldom.get_or_insert_default();
+        seldom.opening.get_or_insert_default().cancel = Some(request);
+    }
+
+    fn free_empty(&mut self) {
+        let Some(seldom) = &mut self.seldom else { return };
+        seldom.opening.take_if(|opening| opening.header.is_empty() && opening.cancel.is_none());
         let is_empty = |seldom: &mut Box<Seldom>| {
             seldom.opening.is_none() && seldom.doubted.is_none() && seldom.source.is_none()
         };
         self.seldom.take_if(is_empty);
+    }
+
+    fn opening_mut(&mut self) -> Option<&mut Opening> {
+        self.seldom.as_mut()?.opening.as_deref_mut()
     }
 
     fn opening(&self) -> Option<&Opening> {

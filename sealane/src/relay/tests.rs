@@ -114,7 +114,7 @@ impl Kernel for Faulty {
 
 fn relay() -> Relay {
     let giver = NumberGiver { process: 0, lane: 0 };
-    Relay::new(giver, Attendant::new(giver).0, None, Notices::new(drop))
+    Relay::new(giver, Attendant::new(giver).0, None, Notices::new(drop), Arc::default())
 }
 
 /// A backend that is spoken to in TLS.

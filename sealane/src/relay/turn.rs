@@ -53,11 +53,14 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
                     let first_words = self.first_words();
                     self.relayed.set_header(first_words);
                     self.relayed.has_consent = false;
+                    if let Some(request) = self.relayed.cancel_mut() {
+                        request.restart();
+                    }
                     self.link.set_deadline(self.settings.connect_timeout);
                     return Ok(());
                 }
                 // Ours is the want of descriptors, not the backend's.
-                Err(error) if is_out_of_descriptors(&error) => return Err(Cause::Internal),
+                Err(error) if is_out_of_descriptors(&error) => return Err(Cause::LimitDescriptors),
                 Err(_) => counters.note_failure(self.link.now_ms()),
             }
         }
@@ -100,6 +103,9 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
                 self.relayed.cause = Some(cause);
             }
         }
+        if self.relayed.cancel().is_some() {
+            return self.cancel_at_next();
+        }
         self.link.detach();
         self.connect()
     }
@@ -108,6 +114,9 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
     /// the client must see that the answer is cut.
     pub(super) fn backend_failed(&mut self) -> Result<(), Cause> {
         match self.relayed.stage {
+            Stage::Connected | Stage::Left if self.relayed.cancel().is_some() => {
+                self.cancel_at_next()
+            }
             Stage::Connected | Stage::Left => {
                 if self.link.attached_cause().is_none() {
                     self.link.hear_attached_out();
@@ -186,7 +195,11 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
         }
         // A plain backend gets them while it is being connected to; under TLS nothing may leave
         // before the handshake is complete, whichever backend it is by now.
-        Ok(is_through && !self.is_unproven())
+        let is_open = is_through && !self.is_unproven();
+        if is_open {
+            self.send_cancel()?;
+        }
+        Ok(is_open)
     }
 
     /// Sends the front of `bytes` to the backend; 0 when it takes nothing for now.

@@ -210,6 +210,10 @@ fn a_lane_without_room_for_a_listener_changes_nothing() {
     wait_for("the table is full", || {
         (rig.sealane.process.open_in(rig.threads()[1]).len() == LIMIT).then_some(())
     });
+    wait_for("the client that has no backend, or the next one, is reported", || {
+        let _another = TcpStream::connect(rig.address(0));
+        (rig.sealane.count_said("out of file descriptors") == 1).then_some(())
+    });
     rig.settings.write(rig.folder.path());
     rig.sealane.signal(Signal::HUP);
     rig.sealane.wait_until_said("lane 0 does not take its sockets: it has no file descriptor left");
@@ -286,4 +290,5 @@ fn the_limit_of_open_files_holds_for_each_lane() {
         client.echo(b"beyond the limit of one table").unwrap();
     }
     assert!(rig.sealane.process.descriptors() > LIMIT + 80);
+    assert_eq!(rig.sealane.count_said("warning: limits.connections: the"), 1, "as check has it");
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
-use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
 use crate::harness::tools::{self, required};
 use crate::harness::wait_for;
 
@@ -169,4 +169,40 @@ fn every_cause_has_its_paragraph() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn refused_clients_have_lines() {
+    let rig = Rig::start("", "deny = [\"127.0.0.1\"]");
+    let refused = std::net::TcpStream::connect(rig.listener.address).unwrap();
+    let line = &rig.lines(1)[0];
+    let client = refused.local_addr().unwrap().to_string();
+    let expected = [json!("denied"), json!("client"), json!("web"), json!(client)];
+    assert_eq!(["cause", "blame", "listener", "client"].map(|field| line[field].clone()), expected);
+}
+
+#[test]
+fn own_lines_are_json_beside_the_access_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let listener = ListenerSettings::new("web", &certificate, &Backend::echo().address);
+    let address = listener.address;
+    let more = "[access_log]\npath = \"stderr\"".into();
+    let settings = Settings { more, ..Settings::new(vec![listener]) };
+    let mut sealane = Sealane::launch(folder.path(), &settings, Path::new(BINARY));
+    sealane.wait_until_said("\"message\":\"ready\"");
+    let connector = Connector::new(authority.der(), &TLS13);
+    let mut client = connector.connect(address).unwrap();
+    client.end(true).unwrap();
+    sealane.wait_until_said("\"cause\":\"clean\"");
+    sealane.signal(rustix::process::Signal::HUP);
+    sealane.wait_until_said("\"message\":\"reloaded");
+    for line in sealane.said() {
+        let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        assert!(line["time"].is_string(), "{line}");
+        let is_own = line["level"].is_string() && line["message"].is_string();
+        assert!(is_own || line["connection"].is_string(), "{line}");
+    }
 }

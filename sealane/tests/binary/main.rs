@@ -55,4 +55,5 @@ mod store_socket;
 mod store_stream;
 mod store_vouched;
 mod store_watch;
+mod storm;
 mod unix_listeners;

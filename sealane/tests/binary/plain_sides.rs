@@ -209,11 +209,36 @@ fn psql_reaches_the_server_of_its_name_and_verifies_it() {
         let error = String::from_utf8_lossy(&told.stderr).into_owned();
         assert_eq!(String::from_utf8_lossy(&told.stdout), expected, "{name}: {error}");
     }
+    for name in ["a.test", "b.test", "localhost"] {
+        must_cancel(&format!(
+            "host={name} hostaddr=127.0.0.1 port={port} user=postgres dbname=postgres \
+             sslmode=require"
+        ));
+    }
     let refused = psql("a.test", "disable");
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && error.contains("SSL required"), "{error}");
     sealane.wait_for_metrics("its end", |metrics| metrics.ended("not_tls") == 1);
     assert_eq!(sealane.stop(), Some(0));
+}
+
+/// A query that psql cancels at an interrupt, as it does in the clear.
+fn must_cancel(target: &str) {
+    let psql = |query: &str| {
+        let mut command = Command::new("psql");
+        command.args([target, "-Atc", query]).stdin(Stdio::null());
+        command
+    };
+    let mut sleeping = psql("select pg_sleep(600)");
+    let child = sleeping.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let count = "select count(*) from pg_stat_activity \
+                 where state = 'active' and query = 'select pg_sleep(600)'";
+    wait_for("the query runs", || (output(&mut psql(count)) == "1\n").then_some(()));
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let error = child.wait_with_output().unwrap().stderr;
+    let error = String::from_utf8_lossy(&error);
+    assert!(error.contains("canceling statement due to user request"), "{error}");
 }
 
 /// What does not say that it wants TLS gets no byte of a backend, whatever it says.

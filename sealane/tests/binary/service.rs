@@ -23,11 +23,13 @@ fn the_service_manager_is_told_of_readiness_of_reloads_and_of_the_end() {
     let managers = [ServiceManager::new(folder.path()), ServiceManager::abstract_in(folder.path())];
     for manager in managers {
         let mut sealane = manager.start(folder.path(), &settings);
+        let before_ready = manager.read_until("");
+        assert_eq!(before_ready, "EXTEND_TIMEOUT_USEC=60000000\n", "it starts");
         manager.read_until("READY=1");
         sealane.process.signal(Signal::HUP);
         // Whatever is told next.
         assert!(manager.read_until("").starts_with("RELOADING=1\nMONOTONIC_USEC="));
-        assert!(manager.read_until("").contains("READY=1"));
+        manager.read_until("READY=1");
         sealane.process.signal(Signal::TERM);
         assert!(manager.read_until("").contains("STOPPING=1"));
         assert_eq!(sealane.process.wait(PATIENCE).code(), Some(0));

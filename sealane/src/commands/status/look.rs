@@ -40,6 +40,15 @@ pub(super) struct State {
     pub(super) lanes: Vec<Lane>,
     pub(super) backends: Vec<Backend>,
     pub(super) certificates: Certificates,
+    #[serde(default)]
+    pub(super) refused_clients: Vec<RefusedClient>,
+}
+
+/// A client, and how often it was refused.
+#[derive(Deserialize)]
+pub(super) struct RefusedClient {
+    pub(super) client: String,
+    pub(super) count: u64,
 }
 
 /// Why the process is not kept from what it does not need, where it is not.

@@ -28,6 +28,7 @@ pub(super) fn draw(now: &Look, before: &Look, room: Room) -> String {
     let _ = lanes(&mut text, &now.state, &before.state, elapsed);
     let _ = backends(&mut text, &now.state);
     let _ = certificates(&mut text, &now.state);
+    let _ = refused(&mut text, &now.state);
     fit(&text, room)
 }
 
@@ -133,6 +134,16 @@ fn backends(text: &mut String, now: &State) -> std::fmt::Result {
     Ok(())
 }
 
+fn refused(text: &mut String, now: &State) -> std::fmt::Result {
+    if !now.refused_clients.is_empty() {
+        writeln!(text, "\n  {:<40}{:>8}", "refused most often", "times")?;
+    }
+    for each in now.refused_clients.iter().take(REFUSED_SHOWN_MAX) {
+        writeln!(text, "  {:<40}{:>8}", printable_line(&each.client), each.count)?;
+    }
+    Ok(())
+}
+
 fn certificates(text: &mut String, now: &State) -> std::fmt::Result {
     let certificates = counted(now.certificates.total, "certificate");
     writeln!(text, "\n  {certificates}; the first to expire:")?;
@@ -182,4 +193,5 @@ fn fit(text: &str, room: Room) -> String {
 const DAY_LEN: usize = "2026-01-01".len();
 const CERTIFICATES_SHOWN_MAX: usize = 10;
 const FINDINGS_SHOWN_MAX: usize = 5;
+const REFUSED_SHOWN_MAX: usize = 5;
 const RELOADS_SHOWN_MAX: usize = 3;

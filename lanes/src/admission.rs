@@ -1,0 +1,171 @@
+//! Admission of handshakes: how many a lane works on in a turn, in which order, and when it leaves
+//! further clients in the kernel's queue.
+//!
+//! A handshake costs as much as thousands of bytes. So in each turn established connections go
+//! first, and handshakes get [`TURN_US`]. Clients whose hello waits for the lane are in a queue of
+//! at most [`WAIT_US`] of work. Sessions that have begun go before hellos: their signature is paid.
+//! Of the hellos, the newest and the oldest get equal shares: the newest client is the least likely
+//! to leave before it is served, and the oldest is served although others keep coming.
+
+use std::collections::VecDeque;
+
+use crate::connection::{Connection, Phase};
+use crate::kernel::Kernel;
+use crate::lane::Lane;
+use crate::service::Service;
+use crate::token::{Source, Token};
+
+/// Handshakes that have something to read, and what one of them costs on this lane.
+pub(crate) struct Admission {
+    /// Connections whose session has begun.
+    begun: VecDeque<u64>,
+    /// Connections without a session, oldest first.
+    hellos: VecDeque<u64>,
+    /// The moving average of the time that one of these takes, times [`COST_WEIGHT`].
+    weighed_cost_us: u64,
+    takes_newest: bool,
+}
+
+/// Handshake work in one turn, before established connections are polled again. The step in which
+/// it ends is completed.
+pub(crate) const TURN_US: u64 = 5_000;
+/// Work that may wait in the lane: clients beyond it stay in the kernel's queue.
+const WAIT_US: u64 = 200_000;
+/// The cost of a handshake step before one has been measured: a signature by RSA-4096 with room.
+const FIRST_COST_US: u64 = 2_000;
+/// The weight of the average against one measurement.
+const COST_WEIGHT: u64 = 16;
+
+impl Admission {
+    pub(crate) fn new() -> Self {
+        Self {
+            begun: VecDeque::new(),
+            hellos: VecDeque::new(),
+            weighed_cost_us: FIRST_COST_US * COST_WEIGHT,
+            takes_newest: false,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.begun.is_empty() && self.hellos.is_empty()
+    }
+
+    /// Puts the connection into its queue, unless it is in one.
+    pub(crate) fn queue(&mut self, connection: &mut Connection) {
+        if std::mem::replace(&mut connection.queued, true) {
+            return;
+        }
+        match connection.phase {
+            Phase::Handshake => self.begun.push_back(connection.token),
+            _ => self.hellos.push_back(connection.token),
+        }
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        if let Some(bits) = self.begun.pop_front() {
+            return Some(bits);
+        }
+        self.takes_newest = !self.takes_newest;
+        if self.takes_newest { self.hellos.pop_back() } else { self.hellos.pop_front() }
+    }
+
+    fn note_cost(&mut self, cost_us: u64) {
+        self.weighed_cost_us -= self.weighed_cost_us / COST_WEIGHT;
+        self.weighed_cost_us += cost_us;
+    }
+
+    /// Hellos that the lane finishes in [`WAIT_US`].
+    fn hellos_max(&self) -> usize {
+        let cost_us = (self.weighed_cost_us / COST_WEIGHT).max(1);
+        usize::try_from(WAIT_US / cost_us).unwrap_or(usize::MAX).max(1)
+    }
+}
+
+impl<S: Service, K: Kernel> Lane<S, K> {
+    /// Works on handshakes for [`TURN_US`]. A single one is not timed.
+    pub(crate) fn run_handshakes(&mut self) {
+        let waiting = self.admission.begun.len() + self.admission.hellos.len();
+        if waiting > 1 {
+            return self.run_timed_handshakes(waiting);
+        }
+        if let Some(slot) = self.next_handshake() {
+            self.drive(slot);
+        }
+    }
+
+    fn run_timed_handshakes(&mut self, waiting: usize) {
+        let mut now_us = self.core.now_us();
+        let until_us = now_us + TURN_US;
+        for _ in 0..waiting {
+            let Some(slot) = self.next_handshake() else { return };
+            self.drive(slot);
+            let began_us = std::mem::replace(&mut now_us, self.core.now_us());
+            self.admission.note_cost(now_us - began_us);
+            if now_us >= until_us {
+                return;
+            }
+        }
+    }
+
+    /// The next connection that is still there and has not been served in another way.
+    fn next_handshake(&mut self) -> Option<usize> {
+        loop {
+            let token = Token::from_bits(self.admission.next()?);
+            if let Source::Connection { slot, .. } = token.source()
+                && let Some(entry) = self.entry(slot, token)
+                && std::mem::take(&mut entry.connection.queued)
+            {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// Whether as many hellos wait as may. A lane that keeps up compares two numbers here.
+    pub(crate) fn is_full(&mut self) -> bool {
+        let limits = self.current.as_ref().map(|current| &current.generation.limits);
+        let handshakes_max = limits.map_or(usize::MAX, |limits| limits.handshakes_max);
+        let hellos_max = self.admission.hellos_max().min(handshakes_max);
+        if self.admission.hellos.len() < hellos_max {
+            return false;
+        }
+        let entries = &self.entries;
+        self.admission.hellos.retain(|bits| {
+            let entry = entries.get(Token::from_bits(*bits).slot());
+            entry.is_some_and(|entry| entry.connection.token == *bits && entry.connection.queued)
+        });
+        self.admission.hellos.len() >= hellos_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_holds_what_is_done_in_200_ms() {
+        let mut admission = Admission::new();
+        assert_eq!(admission.hellos_max(), 100);
+        for _ in 0..200 {
+            admission.note_cost(700);
+        }
+        assert_eq!(admission.hellos_max(), 285);
+        for _ in 0..200 {
+            admission.note_cost(3_000_000);
+        }
+        assert_eq!(admission.hellos_max(), 1, "one goes on always");
+        for _ in 0..500 {
+            admission.note_cost(0);
+        }
+        assert_eq!(admission.hellos_max(), 200_000);
+    }
+
+    #[test]
+    fn begun_sessions_precede_hellos_of_both_ends() {
+        let mut admission = Admission::new();
+        admission.hellos.extend([1, 2, 3, 4]);
+        admission.begun.extend([8, 9]);
+        let order: Vec<u64> = std::iter::from_fn(|| admission.next()).collect();
+        assert_eq!(order, [8, 9, 4, 1, 3, 2]);
+        assert!(admission.is_idle());
+    }
+}

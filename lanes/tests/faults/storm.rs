@@ -1,0 +1,260 @@
+//! More handshakes than a lane can make: who is served, in which order, and what is not done.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sealane_engine::buffer::Buffer;
+use sealane_engine::hello::Hello;
+use sealane_file_table::FileTable;
+use sealane_lanes::cause::Cause;
+use sealane_lanes::kernel::Kernel;
+use sealane_lanes::link::{Arrivals, Link};
+use sealane_lanes::orders::{Choice, Chosen, ConnectionId, Order};
+use sealane_lanes::service::{EndedConnection, Service};
+
+use crate::backend::reset;
+use crate::client::{Client, VERSIONS};
+use crate::ordered::Driver;
+use crate::rig::{Rig, Wanted, among_others, eventually};
+use crate::service::{Settings, WAIT_WORD};
+
+/// An echo that makes each hello take a certain time, and counts.
+#[derive(Clone)]
+struct Storm(Arc<Facts>);
+
+struct Facts {
+    hello_takes: Duration,
+    hellos: AtomicUsize,
+    /// Hellos before each text of an established client.
+    before_texts: Mutex<Vec<usize>>,
+    /// The number of sessions that were begun, and then ended by a client that left.
+    wasted: AtomicUsize,
+    /// Called at each hello with its number.
+    on_hello: Mutex<Box<dyn FnMut(usize) + Send>>,
+}
+
+impl Storm {
+    fn start(hello_takes: Duration) -> (Rig<Self>, Arc<Facts>) {
+        let facts = Arc::new(Facts {
+            hello_takes,
+            hellos: AtomicUsize::new(0),
+            before_texts: Mutex::default(),
+            wasted: AtomicUsize::new(0),
+            on_hello: Mutex::new(Box::new(|_| {})),
+        });
+        let service = Self(Arc::clone(&facts));
+        (Rig::serve(Wanted::echo(), FileTable::Shared, move || service), facts)
+    }
+}
+
+impl Service for Storm {
+    type Connection = ();
+    type Command = std::convert::Infallible;
+    type Settings = Settings;
+
+    fn hello(&mut self, _id: ConnectionId, _hello: &Hello, _settings: &Settings) -> Choice {
+        let number = self.0.hellos.fetch_add(1, SeqCst);
+        self.0.on_hello.lock().unwrap()(number);
+        let until = Instant::now() + self.0.hello_takes;
+        while Instant::now() < until {}
+        Choice::Listener
+    }
+
+    fn established<K: Kernel>(
+        &mut self,
+        _link: &mut Link<'_, K>,
+        connection: &mut Option<()>,
+        _settings: &Settings,
+    ) -> Result<(), Cause> {
+        *connection = Some(());
+        Ok(())
+    }
+
+    fn plaintext<K: Kernel>(
+        &mut self,
+        _connection: &mut (),
+        link: &mut Link<'_, K>,
+        plain: &mut Buffer,
+        settings: &Settings,
+    ) -> Result<(), Cause> {
+        if plain.filled() == WAIT_WORD {
+            settings.gate.wait();
+            settings.gate.wait();
+        } else {
+            self.0.before_texts.lock().unwrap().push(self.0.hellos.load(SeqCst));
+            link.send(plain.filled())?;
+        }
+        plain.clear();
+        Ok(())
+    }
+
+    fn client_ended<K: Kernel>(
+        &mut self,
+        _connection: &mut (),
+        link: &mut Link<'_, K>,
+        _settings: &Settings,
+    ) -> Result<(), Cause> {
+        link.finish(&[])
+    }
+
+    fn attached_writable<K: Kernel>(
+        &mut self,
+        _connection: &mut (),
+        _link: &mut Link<'_, K>,
+        _settings: &Settings,
+    ) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    fn attached_readable<K: Kernel>(
+        &mut self,
+        _connection: &mut (),
+        _link: &mut Link<'_, K>,
+        _arrivals: &mut Arrivals<'_>,
+        _settings: &Settings,
+    ) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    fn deadline<K: Kernel>(
+        &mut self,
+        _connection: &mut (),
+        _link: &mut Link<'_, K>,
+        _settings: &Settings,
+    ) -> Result<(), Cause> {
+        Ok(())
+    }
+
+    fn ended(&mut self, _: Option<()>, _settings: &Settings, end: &EndedConnection<'_>) {
+        if end.cause == Cause::ClientGone && end.session.is_some() {
+            self.0.wasted.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// Accepted clients that have not sent their hello, and one that holds the lane up.
+fn held(rig: &Rig<Storm>, count: usize) -> (Client, Vec<Client>) {
+    let mut holding = Client::connect(rig, VERSIONS[1]).unwrap();
+    let before = rig.counters().accepted.value();
+    let clients: Vec<_> = (0..count).map(|_| Client::begin(rig, VERSIONS[1])).collect();
+    eventually("all are accepted", || rig.counters().accepted.value() == before + count as u64);
+    holding.send(WAIT_WORD).unwrap();
+    rig.gate.wait();
+    (holding, clients)
+}
+
+fn greet(client: &mut Client) {
+    client.tls.write_tls(&mut client.socket).unwrap();
+}
+
+#[test]
+fn lane_signs_nothing_for_clients_that_left() {
+    let _others = among_others();
+    let (rig, facts) = Storm::start(Duration::ZERO);
+    let (_holding, mut clients) = held(&rig, 60);
+    clients.iter_mut().for_each(greet);
+    let mut staying = clients.split_off(40);
+    for (number, client) in clients.into_iter().enumerate() {
+        if number % 2 == 0 {
+            reset(client.socket);
+        }
+    }
+    rig.gate.wait();
+    for client in &mut staying {
+        client.handshake().unwrap();
+        client.send(b"served").unwrap();
+        assert_eq!(client.receive(6).unwrap(), b"served");
+    }
+    rig.await_end(Cause::ClientGone, 40);
+    assert_eq!(facts.wasted.load(SeqCst), 0);
+    rig.stop();
+}
+
+#[test]
+fn established_traffic_precedes_handshakes() {
+    let _others = among_others();
+    let (rig, facts) = Storm::start(Duration::ZERO);
+    let mut established = Client::connect(&rig, VERSIONS[1]).unwrap();
+    let (_holding, mut clients) = held(&rig, 8);
+    let begun = facts.hellos.load(SeqCst);
+    clients.iter_mut().for_each(greet);
+    established.send(b"first").unwrap();
+    rig.gate.wait();
+    assert_eq!(established.receive(5).unwrap(), b"first");
+    assert_eq!(*facts.before_texts.lock().unwrap(), [begun]);
+    rig.stop();
+}
+
+#[test]
+fn turn_ends_when_handshakes_take_its_time() {
+    let _others = among_others();
+    let (rig, facts) = Storm::start(Duration::from_millis(1));
+    let established = Client::connect(&rig, VERSIONS[1]).unwrap();
+    let mut writing = Client { socket: established.socket.try_clone().unwrap(), ..established };
+    let (_holding, mut clients) = held(&rig, 40);
+    let begun = facts.hellos.load(SeqCst);
+    clients.iter_mut().for_each(greet);
+    // It sends in the middle of the turn that the first of these hellos is in.
+    let (sent, is_sent) = std::sync::mpsc::channel();
+    *facts.on_hello.lock().unwrap() = Box::new(move |number| {
+        if number == begun {
+            writing.send(b"again").unwrap();
+            sent.send(()).unwrap();
+        }
+    });
+    rig.gate.wait();
+    is_sent.recv().unwrap();
+    eventually("it is heard", || !facts.before_texts.lock().unwrap().is_empty());
+    let before = facts.before_texts.lock().unwrap()[0] - begun;
+    assert!(before <= 6, "{before} hellos of 1 ms in a turn of 5");
+    rig.stop();
+}
+
+#[test]
+fn full_queue_leaves_clients_to_the_kernel() {
+    let _others = among_others();
+    let (rig, facts) = Storm::start(Duration::from_millis(6));
+    let (_holding, _) = held(&rig, 0);
+    let begun = facts.hellos.load(SeqCst);
+    let before = rig.counters().accepted.value();
+    let mut clients: Vec<_> = (0..400).map(|_| Client::begin(&rig, VERSIONS[1])).collect();
+    clients.iter_mut().for_each(greet);
+    let (tell, told) = std::sync::mpsc::channel();
+    let counters = Arc::clone(&rig.handle.counters);
+    *facts.on_hello.lock().unwrap() = Box::new(move |number| {
+        if number == begun + 14 {
+            let _ = tell.send(counters.accepted.value() - before);
+        }
+    });
+    rig.gate.wait();
+    let accepted = told.recv().unwrap();
+    // One batch of 64 may come on top of what the lane does in 200 ms: 100 to begin with, then 33.
+    assert!(accepted <= 100 + 64, "{accepted} of 400 clients are accepted");
+    drop(clients);
+    rig.stop();
+}
+
+#[test]
+fn answers_to_hellos_that_wait_are_bounded() {
+    let _others = among_others();
+    let driver = Driver::start(Wanted::echo(), true);
+    let mut ids = Vec::new();
+    let clients: Vec<_> = (0..200)
+        .map(|_| {
+            let mut client = Client::begin(&driver.rig, VERSIONS[1]);
+            greet(&mut client);
+            ids.push(driver.hello().0);
+            client
+        })
+        .collect();
+    let turns = driver.rig.counters().turns.value();
+    driver.desk.order_all(ids.into_iter().map(|id| Order::Choose(id, Chosen::Listener)));
+    for client in clients {
+        let mut client = client;
+        client.tls.read_tls(&mut client.socket).unwrap();
+    }
+    let turns = driver.rig.counters().turns.value() - turns;
+    assert!(turns > 1, "200 sessions are begun in one turn");
+    driver.stop();
+}
