@@ -153,6 +153,16 @@ impl Etcd {
         Ok(pages.flat_map(|page| page.entries).collect())
     }
 
+    /// How many entries there are whose keys begin with `prefix`.
+    pub(crate) async fn count(&self, prefix: &str) -> Result<u64, EtcdError> {
+        let asked = json!({
+            "key": bytes_text(prefix.as_bytes()),
+            "range_end": bytes_text(&end_of_prefix(prefix)),
+            "count_only": true,
+        });
+        Ok(u64::try_from(self.call::<Ranged>("kv/range", &asked).await?.count).unwrap_or(0))
+    }
+
     /// How many entries below `prefix` have changed after a revision, and the cluster's own.
     pub(crate) async fn changed_since(
         &self,
@@ -208,11 +218,23 @@ impl Etcd {
         self.call::<serde_json::Value>("lease/revoke", &asked).await.map(drop)
     }
 
-    /// All changes below `prefix` from a revision on.
-    pub(crate) async fn watch(&self, prefix: &str, from: i64) -> Result<Watch, EtcdError> {
+    /// Asks another endpoint first from now on.
+    pub(crate) fn avoid(&self, endpoint: &str) {
+        let first = self.first.get();
+        if self.endpoints.get(first).is_some_and(|at| at == endpoint) {
+            self.first.set((first + 1) % self.endpoints.len());
+        }
+    }
+
+    /// All changes of the keys from `first` to the one before `end`, from a revision on.
+    pub(crate) async fn watch(
+        &self,
+        (first, end): (&str, &str),
+        from: i64,
+    ) -> Result<Watch, EtcdError> {
         let asked = json!({ "create_request": {
-            "key": bytes_text(prefix.as_bytes()),
-            "range_end": bytes_text(&end_of_prefix(prefix)),
+            "key": bytes_text(first.as_bytes()),
+            "range_end": bytes_text(end.as_bytes()),
             "start_revision": from.to_string(),
             "fragment": true,
             "progress_notify": true,

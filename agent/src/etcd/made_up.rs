@@ -177,7 +177,10 @@ impl Inner {
         let limit = usize::try_from(number(words, "limit")).ok().filter(|limit| *limit > 0);
         let limit = limit.unwrap_or(usize::MAX).min(self.page_max.get());
         let some = all.get(..limit.min(all.len()));
-        json!({ "header": header, "kvs": some, "more": all.len() > limit })
+        let some = some.filter(|_| words["count_only"] != true);
+        let count = all.len().to_string();
+        json!({ "header": header, "kvs": some.unwrap_or_default(), "count": count,
+            "more": all.len() > limit })
     }
 
     fn holds(&self, compare: &Value) -> bool {
@@ -197,7 +200,9 @@ impl Inner {
             self.put(&text(put, "key"), bytes(put, "value"), number(put, "lease"));
         }
         if let Some(delete) = change.get("request_delete_range") {
-            self.entries.borrow_mut().remove(&text(delete, "key"));
+            let (key, is_one) = (text(delete, "key"), delete.get("range_end").is_none());
+            let is_meant = |each: &String| *each == key || (!is_one && each.starts_with(&key));
+            self.entries.borrow_mut().retain(|each, _| !is_meant(each));
         }
         json!({})
     }

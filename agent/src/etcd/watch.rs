@@ -39,6 +39,22 @@ impl Watch {
         Self { endpoint, body, gathered: Vec::new(), searched: 0, heard: Instant::now() }
     }
 
+    /// The endpoint that tells.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// For how long nothing has come.
+    pub(crate) fn silence(&self) -> Duration {
+        self.heard.elapsed()
+    }
+
+    /// Notes that nothing has come for so long.
+    #[cfg(test)]
+    pub(crate) fn fall_silent(&mut self, silence: Duration) {
+        self.heard = Instant::now().checked_sub(silence).unwrap_or_else(Instant::now);
+    }
+
     /// What happens next; may be dropped and called again.
     ///
     /// # Errors
@@ -118,6 +134,6 @@ impl Watch {
 
 /// Bytes of one message; etcd sends parts of 1.5 MiB and a change.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// How long a watch may be silent: what this machine tells of itself, every ten seconds, is told
-/// by it too.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The longest silence of a watch. Machines write a heartbeat after ten seconds of silence, and
+/// then watch at another server.
+const SILENCE_MAX: Duration = Duration::from_secs(25);

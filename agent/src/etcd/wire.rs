@@ -53,10 +53,12 @@ impl Compare<'_> {
     }
 }
 
-/// A change of one entry.
+/// A change of entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'c> {
     Delete(&'c str),
+    /// All entries whose keys begin so.
+    DeleteBelow(&'c str),
     /// An entry with its value, which hangs on a lease; 0: on none.
     Put(&'c str, &'c [u8], i64),
 }
@@ -67,6 +69,10 @@ impl Change<'_> {
             Self::Delete(key) => {
                 json!({ "request_delete_range": { "key": bytes_text(key.as_bytes()) } })
             }
+            Self::DeleteBelow(prefix) => json!({ "request_delete_range": {
+                "key": bytes_text(prefix.as_bytes()),
+                "range_end": bytes_text(&end_of_prefix(prefix)),
+            }}),
             Self::Put(key, value, lease) => json!({ "request_put": {
                 "key": bytes_text(key.as_bytes()),
                 "value": bytes_text(value),
@@ -103,6 +109,8 @@ pub(super) struct Header {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Ranged {
+    #[serde(default, deserialize_with = "number")]
+    pub(super) count: i64,
     #[serde(default)]
     header: Header,
     #[serde(default)]
@@ -112,7 +120,7 @@ pub(super) struct Ranged {
 }
 
 impl From<Ranged> for Page {
-    fn from(Ranged { header, kvs, more }: Ranged) -> Self {
+    fn from(Ranged { header, kvs, more, .. }: Ranged) -> Self {
         Self {
             cluster: header.cluster_id,
             last: kvs.last().map(|last| last.key.clone()),

@@ -10,7 +10,6 @@ use zeroize::Zeroizing;
 
 use super::Fleet;
 use super::sealed::{self, Rank};
-use super::status::Statuses;
 use crate::agent::now;
 use crate::etcd::{Change, Compare, Entry, EtcdError};
 use crate::failure::{Failed, plain};
@@ -260,20 +259,22 @@ impl Drop for Claim {
 }
 
 impl Fleet {
-    /// Waits until all machines that are there have everything up to a revision, for seconds at
-    /// most: who has not by then is not waited for.
+    /// Waits until all machines that are there have the answers that were put at a revision, for
+    /// seconds at most: an order does not wait longer for a machine that is slow.
     async fn wait_until_all_have(&self, revision: i64) {
+        let below = self.places.answered(revision);
         let all = async {
             loop {
-                if let Ok(statuses) = Statuses::ask(&self.etcd, self.places.all()).await
-                    && statuses.told.iter().all(|status| status.revision >= revision)
-                {
+                let machines = self.machines.borrow().len() as u64;
+                if self.etcd.count(&below).await.is_ok_and(|count| count >= machines) {
                     return;
                 }
                 tokio::time::sleep(ANSWERS_TICK).await;
             }
         };
         let _ = tokio::time::timeout(ANSWERS_WAIT, all).await;
+        // What is left hangs on the leases of machines.
+        let _ = self.etcd.change(&[Change::DeleteBelow(&below)]).await;
     }
 }
 

@@ -145,6 +145,11 @@ pub(super) fn is_passing(name: &str) -> bool {
     is_shared(name) && (name.starts_with(ANSWERS) || name.starts_with(WAITS))
 }
 
+/// Whether the entry `name` is an answer to a challenge.
+pub(super) fn is_answer(name: &str) -> bool {
+    name.starts_with(ANSWERS)
+}
+
 /// Whether the entry `name`, which was taken, is sealed anew once there is another key: an answer
 /// is there for minutes, and on a lease.
 pub(super) fn is_to_be_resealed(name: &str) -> bool {

@@ -16,11 +16,6 @@ impl Places {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// The beginning of all of them.
-    pub(super) fn all(&self) -> &str {
-        &self.prefix
-    }
-
     /// Where certificates are.
     pub(super) fn certificates(&self) -> String {
         format!("{}certificate/", self.prefix)
@@ -71,6 +66,33 @@ impl Places {
     /// What an order has come to, while it is under way.
     pub(super) fn order(&self, CertificateId(number): CertificateId) -> String {
         format!("{}order/{number:016x}", self.prefix)
+    }
+
+    /// The keys that every machine watches, from the first to the one behind the last: all but
+    /// statuses, and who has the answers of an order. What all machines write at regular times goes
+    /// to none of them.
+    pub(super) fn watched(&self) -> (String, String) {
+        (self.certificates(), self.statuses())
+    }
+
+    /// The machines that are there.
+    pub(super) fn machines(&self) -> String {
+        format!("{}machine/", self.prefix)
+    }
+
+    /// The entry of a machine that is there.
+    pub(super) fn machine(&self, machine: &str) -> String {
+        format!("{}machine/{machine}", self.prefix)
+    }
+
+    /// The entry that a machine writes whose watch is silent, and that it has to hear of.
+    pub(super) fn heartbeat(&self) -> String {
+        format!("{}heartbeat", self.prefix)
+    }
+
+    /// The machines that have the answers that were put at a revision.
+    pub(super) fn answered(&self, revision: i64) -> String {
+        format!("{}answered/{revision:016x}/", self.prefix)
     }
 
     /// Where machines tell how they are.

@@ -8,7 +8,7 @@ mod offers;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use sealane_store::{AHEAD_S_MAX, FLEET_CLUSTER, KeptChange, Removal, StoreError}
 use zeroize::Zeroizing;
 
 use super::sealed::{self, OpenError, Opened, Rank};
-use super::status::{Reported, ahead_s};
+use super::status::Reported;
 use super::{Fleet, entries};
 use crate::agent::now_s;
-use crate::etcd::{Entry, EtcdError, PAGE, Seen, Watch};
+use crate::etcd::{Change, Entry, EtcdError, PAGE, Seen, Watch};
 use crate::failure::plain;
 
 /// The names of a certificate.
@@ -29,7 +29,11 @@ pub(super) type Names = Vec<String>;
 
 /// A view of the cluster that is kept up to date, by place.
 pub(super) struct Replica<'f> {
+    /// The revisions of answers to challenges that this machine has, and has not told of.
+    answers: BTreeSet<i64>,
     fleet: &'f Fleet,
+    /// The heartbeat of this machine's that was not heard yet, since when.
+    heartbeat: Option<Instant>,
     /// The cluster, once it is known to be the one that this store was filled from.
     cluster: Option<String>,
     /// What this process has deleted of the cluster, because nobody serves it: each but once, so
@@ -64,6 +68,9 @@ pub(super) struct Replica<'f> {
     to_reseal: HashSet<String>,
     /// The version of the store that was looked through, when, and how long that took.
     scanned: Option<(u64, Instant, Duration)>,
+    /// How long its watch may be silent before this machine writes a heartbeat. It differs between
+    /// machines, so that of many with nothing to hear few write one.
+    patience: Duration,
     /// What is larger than the cluster takes.
     too_large: HashSet<String>,
 }
@@ -78,7 +85,9 @@ impl<'f> Replica<'f> {
         changed: &impl Fn(Vec<Names>),
     ) -> Result<Self, EtcdError> {
         let mut replica = Self {
+            answers: BTreeSet::new(),
             fleet,
+            heartbeat: None,
             cluster: None,
             deleted: HashSet::new(),
             judged: HashMap::new(),
@@ -95,11 +104,12 @@ impl<'f> Replica<'f> {
             to_reseal: HashSet::new(),
             revision: 0,
             scanned: None,
+            patience: HEARTBEAT_AFTER.mul_f64(1.0 + fastrand::f64() / 5.0),
             too_large: HashSet::new(),
         };
         replica.scan().await?;
         fleet.machines.borrow_mut().clear();
-        replica.take_all(&fleet.places.statuses(), changed).await?;
+        replica.take_all(&fleet.places.machines(), changed).await?;
         // Removed names first, so that nothing is served for one meanwhile.
         replica.take_all(&fleet.places.removals(), changed).await?;
         replica.take_all(&fleet.places.certificates(), changed).await?;
@@ -117,8 +127,7 @@ impl<'f> Replica<'f> {
         changed: &impl Fn(Vec<Names>),
         well: impl FnOnce(),
     ) -> EtcdError {
-        let from = self.revision.saturating_add(1);
-        let mut watch = match self.fleet.etcd.watch(self.fleet.places.all(), from).await {
+        let mut watch = match self.watch().await {
             Ok(watch) => watch,
             Err(error) => return error,
         };
@@ -131,6 +140,39 @@ impl<'f> Replica<'f> {
                 well();
             }
         }
+    }
+
+    /// All that changes from now on.
+    async fn watch(&self) -> Result<Watch, EtcdError> {
+        let (first, end) = self.fleet.places.watched();
+        self.fleet.etcd.watch((&first, &end), self.revision.saturating_add(1)).await
+    }
+
+    /// Writes a heartbeat if the watch is silent. If nothing comes even then, the server may hang:
+    /// goes on at another one, from where this one was.
+    async fn mind_silence(&mut self, watch: &mut Watch) -> Result<(), EtcdError> {
+        let silence = watch.silence();
+        if silence < self.patience {
+            self.heartbeat = None;
+            return Ok(());
+        }
+        let is_taken = match self.heartbeat {
+            Some(_) => true,
+            None => {
+                self.heartbeat = Some(Instant::now());
+                let place = self.fleet.places.heartbeat();
+                let machine = self.fleet.settings.machine.as_bytes();
+                let put = [Change::Put(&place, machine, 0)];
+                let put = self.fleet.etcd.change(&put);
+                tokio::time::timeout(HEARTBEAT_WAIT, put).await.is_ok()
+            }
+        };
+        if !is_taken || silence > ELSEWHERE_AFTER {
+            self.fleet.etcd.avoid(watch.endpoint());
+            *watch = self.watch().await?;
+            self.heartbeat = None;
+        }
+        Ok(())
     }
 
     async fn turn(
@@ -156,9 +198,7 @@ impl<'f> Replica<'f> {
             }
             wait = DRAIN;
         }
-        // What machines tell of themselves is no news to tell of again.
-        let is_ours = |key: &String| !key.starts_with(&self.fleet.places.statuses());
-        let is_news = events.keys().any(is_ours);
+        let is_news = !events.is_empty();
         let (mut put, mut deleted) = (Vec::new(), Vec::new());
         for (key, event) in events {
             match event {
@@ -166,12 +206,15 @@ impl<'f> Replica<'f> {
                 None => deleted.push(key),
             }
         }
-        let has_answers = self.take(put, deleted, changed)?;
+        self.take(put, deleted, changed)?;
         if is_news {
             self.fleet.seen.set(self.revision);
         }
+        self.mind_silence(watch).await?;
         self.offer_changes(changed).await?;
-        self.reported.renew(self.fleet, self.local.len(), has_answers).await?;
+        let certificates = self.local.len();
+        self.reported.renew(self.fleet, certificates, &mut self.answers).await?;
+        self.fleet.look_at_clocks().await?;
         self.look_behind().await
     }
 
@@ -206,23 +249,24 @@ impl<'f> Replica<'f> {
         put: Vec<Entry>,
         deleted: Vec<String>,
         changed: &impl Fn(Vec<Names>),
-    ) -> Result<bool, EtcdError> {
+    ) -> Result<(), EtcdError> {
         let (mut certificates, mut words) = (Vec::new(), Vec::new());
         let mut entries: Vec<(String, Option<Zeroizing<Vec<u8>>>)> = Vec::new();
         let Fleet { places, .. } = self.fleet;
         let (of_certificates, of_removals) = (places.certificates(), places.removals());
-        let (below, statuses) = (places.entries(), places.statuses());
+        let (below, machines) = (places.entries(), places.machines());
         for entry in put {
             if entry.key.starts_with(&of_certificates) {
                 certificates.extend(self.certificate(&entry));
             } else if entry.key.starts_with(&of_removals) {
                 words.extend(self.removal(&entry));
-            } else if let Some(machine) = entry.key.strip_prefix(&statuses) {
+            } else if let Some(machine) = entry.key.strip_prefix(&machines) {
                 self.fleet.note_machine(machine, true);
-                if machine != self.fleet.settings.machine {
-                    self.fleet.clocks.note(machine, ahead_s(&entry.value));
-                }
             } else if let Some(name) = entry.key.strip_prefix(&below) {
+                // Also one that no key of this machine opens: orders do not wait for it.
+                if entries::is_answer(name) {
+                    self.answers.insert(entry.mod_revision);
+                }
                 match entries::taken(self.fleet, name, &entry) {
                     Ok(Some(value)) => {
                         self.note_seal(name, &entry);
@@ -234,9 +278,12 @@ impl<'f> Replica<'f> {
             }
         }
         for key in deleted {
-            if let Some(machine) = key.strip_prefix(&statuses) {
+            if let Some(machine) = key.strip_prefix(&machines) {
                 self.fleet.note_machine(machine, false);
                 self.fleet.clocks.note(machine, None);
+                if machine == self.fleet.settings.machine {
+                    self.reported.note_deleted();
+                }
             }
             self.known.remove(&key);
             self.over.remove(&key);
@@ -248,8 +295,7 @@ impl<'f> Replica<'f> {
                 None => self.may_offer |= self.here(&key).is_some(),
             }
         }
-        self.store(certificates, words, &entries, changed)?;
-        Ok(!entries.is_empty())
+        self.store(certificates, words, &entries, changed)
     }
 
     fn store(
@@ -453,6 +499,12 @@ pub(super) fn ours(error: &StoreError) -> EtcdError {
     EtcdError::ours(&error.to_string())
 }
 
+/// How long a watch may be silent before it is opened at another server.
+const ELSEWHERE_AFTER: Duration = Duration::from_secs(15);
+/// How long a watch may be silent before a machine writes a heartbeat; a fifth longer on some.
+const HEARTBEAT_AFTER: Duration = Duration::from_secs(10);
+/// How long etcd has to take a heartbeat; a hanging server takes none.
+const HEARTBEAT_WAIT: Duration = Duration::from_secs(2);
 /// How long more of what was changed is waited for.
 const DRAIN: Duration = Duration::from_millis(10);
 /// Why a word of removal is not taken.

@@ -1,6 +1,7 @@
 //! How each machine is, told in the cluster while it runs: [`Reported`], [`table`].
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use sealane_operator::value;
@@ -15,6 +16,8 @@ use crate::failure::plain;
 
 /// What this machine has told the others.
 pub(super) struct Reported {
+    /// When this machine told last that it is there.
+    alive: Option<Instant>,
     /// When it was asked last what a watch may have missed.
     pub(super) looked: Instant,
     /// What was not taken of the cluster, in number.
@@ -24,46 +27,34 @@ pub(super) struct Reported {
 
 impl Default for Reported {
     fn default() -> Self {
-        Self { looked: Instant::now(), refused: Cell::new(0), told: None }
+        Self { alive: None, looked: Instant::now(), refused: Cell::new(0), told: None }
     }
 }
 
 impl Reported {
-    /// Tells what is new, at once if it is urgent, and that this machine is there, every ten
-    /// seconds.
+    /// Tells that this machine is there, every ten seconds, which answers it has, and how it is:
+    /// every half a minute, or sooner if that is news. No other machine hears of it by its watch,
+    /// but of a machine that comes or goes.
     pub(super) async fn renew(
         &mut self,
         fleet: &Fleet,
         certificates: usize,
-        is_urgent: bool,
+        answers: &mut BTreeSet<i64>,
     ) -> Result<(), EtcdError> {
-        let soonest = fleet.store.store().by_expiry(None, 1);
-        let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
-        let mut status = Status {
-            certificates,
-            generation: fleet.store.store().generation().unwrap_or_default(),
-            is_clock_ahead: fleet.clocks.judge(),
-            machine: fleet.settings.machine.clone(),
-            not_taken: self.refused.get() + fleet.passed_over.borrow().len() as u64,
-            revision: fleet.seen.get(),
-            soonest_end_s: soonest,
-            // That it goes on is no news.
-            told_s: self.told.as_ref().and_then(|(_, told)| told.told_s),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        self.stay(fleet).await?;
+        self.tell_answers(fleet, answers).await?;
+        let mut status = self.status(fleet, certificates);
         let is_due = match &self.told {
             Some((at, told)) => {
-                let is_news = *told != status && (is_urgent || at.elapsed() > NEWS_EVERY);
-                is_news || at.elapsed() > EVERY
+                // That it goes on is no news.
+                let (generation, told_s) = (status.generation, status.told_s);
+                let before = Status { generation, told_s, ..told.clone() };
+                at.elapsed() > EVERY || (before != status && at.elapsed() > NEWS_EVERY)
             }
             None => true,
         };
         if !is_due {
             return Ok(());
-        }
-        if fleet.status_lease.get() == 0 || !fleet.etcd.keep_alive(fleet.status_lease.get()).await?
-        {
-            fleet.status_lease.set(fleet.etcd.grant(LEASE).await?);
         }
         status.told_s = Some(now_s());
         let text = serde_json::to_vec(&status).unwrap_or_default();
@@ -71,6 +62,65 @@ impl Reported {
         fleet.etcd.change(&[Change::Put(&place, &text, fleet.status_lease.get())]).await?;
         self.told = Some((Instant::now(), status));
         Ok(())
+    }
+
+    /// Notes that somebody has deleted this machine's word that it is there.
+    pub(super) fn note_deleted(&mut self) {
+        self.alive = None;
+    }
+
+    /// Keeps this machine's lease alive, and its word that it is there.
+    async fn stay(&mut self, fleet: &Fleet) -> Result<(), EtcdError> {
+        let mut lease = fleet.status_lease.get();
+        if lease != 0 && self.alive.is_some_and(|at| at.elapsed() < ALIVE_EVERY) {
+            return Ok(());
+        }
+        let is_kept = lease != 0 && fleet.etcd.keep_alive(lease).await?;
+        if !is_kept {
+            lease = fleet.etcd.grant(LEASE).await?;
+            // What hung on the one before has gone.
+            self.told = None;
+        }
+        if !is_kept || self.alive.is_none() {
+            let place = fleet.places.machine(&fleet.settings.machine);
+            fleet.etcd.change(&[Change::Put(&place, b"", lease)]).await?;
+        }
+        fleet.status_lease.set(lease);
+        self.alive = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Tells that this machine has the answers that were put at these revisions: orders wait for
+    /// that.
+    async fn tell_answers(
+        &self,
+        fleet: &Fleet,
+        answers: &mut BTreeSet<i64>,
+    ) -> Result<(), EtcdError> {
+        let (machine, lease) = (&fleet.settings.machine, fleet.status_lease.get());
+        let places = answers.iter().map(|revision| fleet.places.answered(*revision) + machine);
+        let places: Vec<String> = places.collect();
+        for some in places.chunks(PUTS_AT_ONCE) {
+            let puts: Vec<_> = some.iter().map(|place| Change::Put(place, b"", lease)).collect();
+            fleet.etcd.change(&puts).await?;
+        }
+        answers.clear();
+        Ok(())
+    }
+
+    fn status(&self, fleet: &Fleet, certificates: usize) -> Status {
+        let soonest = fleet.store.store().by_expiry(None, 1);
+        let soonest = soonest.ok().and_then(|found| found.first().map(|one| one.not_after_s));
+        Status {
+            certificates,
+            generation: fleet.store.store().generation().unwrap_or_default(),
+            is_clock_ahead: fleet.clocks.judge(),
+            machine: fleet.settings.machine.clone(),
+            not_taken: self.refused.get() + fleet.passed_over.borrow().len() as u64,
+            soonest_end_s: soonest,
+            told_s: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
     }
 }
 
@@ -85,8 +135,6 @@ pub(crate) struct Status {
     machine: String,
     /// Certificates and entries of the fleet that it did not take.
     not_taken: u64,
-    /// The revision of the cluster up to which it has everything.
-    pub(super) revision: i64,
     /// When the first of its certificates runs out, in Unix time.
     soonest_end_s: Option<i64>,
     /// When it told this by its own clock, in Unix time; not told by versions before.
@@ -149,15 +197,8 @@ impl Statuses {
 pub(crate) fn table(statuses: &[Status]) -> String {
     let now_s = now_s();
     let mut text = format!(
-        "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6}\n",
-        "MACHINE",
-        "VERSION",
-        "CERTIFICATES",
-        "GENERATION",
-        "REVISION",
-        "NOT TAKEN",
-        "FIRST ENDS",
-        "CLOCK"
+        "{:<24} {:<9} {:>12} {:>10} {:>9} {:>10} {:>6}\n",
+        "MACHINE", "VERSION", "CERTIFICATES", "GENERATION", "NOT TAKEN", "FIRST ENDS", "CLOCK"
     );
     for one in statuses {
         let ends = one.soonest_end_s.map_or("-".to_owned(), |end| {
@@ -168,12 +209,11 @@ pub(crate) fn table(statuses: &[Status]) -> String {
             }
         });
         text += &format!(
-            "{:<24} {:<9} {:>12} {:>10} {:>10} {:>9} {:>10} {:>6}\n",
+            "{:<24} {:<9} {:>12} {:>10} {:>9} {:>10} {:>6}\n",
             plain(&one.machine),
             plain(&one.version),
             one.certificates,
             one.generation,
-            one.revision,
             one.not_taken,
             ends,
             clock_text(one.told_s.map(|told_s| told_s.saturating_sub(now_s)))
@@ -215,8 +255,12 @@ pub(crate) fn leave_word(store: &KeyedStore, what: Option<&str>) {
 
 const DAY_S: u64 = 86_400;
 /// How often a machine tells that it is there.
-const EVERY: Duration = Duration::from_secs(10);
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
+/// How often a machine tells how it is.
+const EVERY: Duration = Duration::from_secs(30);
 /// How often it tells what is new.
-const NEWS_EVERY: Duration = Duration::from_secs(1);
+const NEWS_EVERY: Duration = Duration::from_secs(5);
+/// Answers that are told of at once: etcd takes 128 changes in a request.
+const PUTS_AT_ONCE: usize = 100;
 /// How long it is there after its last word.
 const LEASE: Duration = Duration::from_secs(30);

@@ -1,5 +1,6 @@
 //! A fleet of one machine at an etcd that is made up.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rcgen::{CertificateParams, KeyPair};
@@ -14,6 +15,7 @@ use tokio::task::LocalSet;
 use super::*;
 use crate::agent::now;
 use crate::etcd::made_up::MadeUp;
+use crate::ledger::Answer;
 use crate::settings::{EtcdSettings, RootSource};
 
 /// A machine with a store of its own, and the cluster that it sees.
@@ -237,7 +239,7 @@ fn entries_of_the_store_that_no_key_opens_stop_no_roots_and_no_accounts() {
         assert!(!is_there(ruined));
         // The roots are in order again.
         until("it to be seen", || fleet.passed_over.borrow().len() == 1).await;
-        status::Reported::default().renew(fleet, 0, false).await.unwrap();
+        tell(fleet).await;
         let (told, _) = made_up.entry(&fleet.places.status("m0")).unwrap();
         let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
         assert_eq!(told["not_taken"], 1, "{told}");
@@ -277,7 +279,7 @@ fn roots_of_the_cluster_that_no_key_opens_stop_none_of_this_machine() {
 fn what_a_machine_tells_of_itself_runs_out_soon_after_its_last_word() {
     with_machine(async |machine| {
         let Machine { fleet, made_up, .. } = &machine;
-        status::Reported::default().renew(fleet, 0, false).await.unwrap();
+        tell(fleet).await;
         let place = fleet.places.status("m0");
         let (_, lease) = made_up.entry(&place).unwrap();
         assert_ne!(lease, 0);
@@ -287,19 +289,36 @@ fn what_a_machine_tells_of_itself_runs_out_soon_after_its_last_word() {
     });
 }
 
+/// Tells how a machine is, as a process does that has just started.
+async fn tell(fleet: &Fleet) {
+    status::Reported::default().renew(fleet, 0, &mut BTreeSet::new()).await.unwrap();
+}
+
 /// An order waits until all machines say that they have its answers.
 #[test]
-fn a_machine_says_at_once_that_it_has_answers() {
+fn an_order_waits_for_all_machines() {
     with_machine(async |machine| {
-        let (fleet, mut reported) = (&machine.fleet, status::Reported::default());
-        reported.renew(fleet, 0, false).await.unwrap();
-        let told = || machine.made_up.asked("kv/txn").len();
-        assert_eq!(told(), 1);
-        fleet.seen.set(7);
-        reported.renew(fleet, 0, true).await.unwrap();
-        assert_eq!(told(), 2, "at once");
-        reported.renew(fleet, 0, true).await.unwrap();
-        assert_eq!(told(), 2, "what is no news is told as seldom as ever");
+        let Machine { fleet, made_up, .. } = &machine;
+        fleet.came_back();
+        let (claim, _) = fleet.claim(ID, "a.test").await.unwrap();
+        ["m0", "m1"].iter().for_each(|name| fleet.note_machine(name, true));
+        let claim = Rc::new(claim);
+        let waits = Rc::clone(&claim);
+        let answer = Answer::over_http("t", "x");
+        let kept = spawn_local(async move { waits.keep(b"an order", &[answer]).await });
+        let place = fleet.places.entry("challenge/http-01/t");
+        until("the answer", || made_up.entry(&place).is_some()).await;
+        let entry = fleet.etcd.get(&place).await.unwrap().unwrap();
+        let mut answers = BTreeSet::from([entry.mod_revision]);
+        let mut reported = status::Reported::default();
+        reported.renew(fleet, 0, &mut answers).await.unwrap();
+        assert!(answers.is_empty(), "it is told once");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(!kept.is_finished(), "another machine has not said so");
+        let below = fleet.places.answered(entry.mod_revision);
+        made_up.put_unheard(&(below.clone() + "m1"), b"");
+        kept.await.unwrap().unwrap();
+        assert!(made_up.entry(&(below + "m0")).is_none(), "nothing is left of it");
     });
 }
 
@@ -342,6 +361,7 @@ fn machines_are_told_of_however_many_they_are() {
 fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
     with_machine(async |machine| {
         let Machine { fleet, made_up, .. } = &machine;
+        ["m1", "m2"].iter().for_each(|name| fleet.note_machine(name, true));
         let put = |number: usize, before_s| {
             let place = fleet.places.status(&format!("m{number}"));
             made_up.put_unheard(&place, status_text(number, before_s).as_bytes());
@@ -351,8 +371,9 @@ fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
         for (first, second) in [(0, -2 * day_s), (0, 2 * day_s), (2 * day_s, 3 * day_s), (0, 0)] {
             put(1, first);
             put(2, second);
-            drop(Replica::listed(fleet, &|_| ()).await.unwrap());
-            status::Reported::default().renew(fleet, 0, false).await.unwrap();
+            fleet.clocks.looked.set(None);
+            fleet.look_at_clocks().await.unwrap();
+            tell(fleet).await;
             let all = Statuses::ask(&fleet.etcd, "/sealane/").await.unwrap().told;
             let this = serde_json::to_value(&all[0]).unwrap();
             assert_eq!(this["machine"], "m0");
@@ -376,7 +397,8 @@ fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
         fleet.etcd.change(&[Change::Delete(&second)]).await.unwrap();
         fleet.clocks.note("m2", None);
         put(1, 2 * day_s);
-        drop(Replica::listed(fleet, &|_| ()).await.unwrap());
+        fleet.clocks.looked.set(None);
+        fleet.look_at_clocks().await.unwrap();
         assert!(fleet.clocks.judge());
     });
 }

@@ -8,7 +8,8 @@ use http::StatusCode;
 use http_body_util::Empty;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::rt::TokioExecutor;
 use tokio::process::Command;
 
 use crate::http::client;
@@ -18,7 +19,15 @@ use crate::trust::{TrustError, client_config};
 /// A service, or a command in its stead.
 pub(crate) enum Service {
     Command(Vec<String>),
-    Http { client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>, url: String },
+    /// In the clear, on this machine.
+    Http {
+        client: Client<HttpConnector, Empty<Bytes>>,
+        url: String,
+    },
+    Https {
+        client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+        url: String,
+    },
 }
 
 impl Service {
@@ -29,10 +38,13 @@ impl Service {
     pub(crate) fn new(permission: &Permission) -> Result<Self, TrustError> {
         Ok(match permission {
             Permission::Command(command) => Self::Command(command.clone()),
-            Permission::Service { roots, url } => {
-                // In the clear nobody vouches for it.
-                let roots = if url.starts_with("https:") { &roots[..] } else { &[] };
-                let client = client(client_config(roots, None)?, true, Duration::ZERO);
+            Permission::Service { roots, url } if url.starts_with("https:") => {
+                let client = client(client_config(roots, None)?, false, Duration::ZERO);
+                Self::Https { client, url: url.clone() }
+            }
+            Permission::Service { url, .. } => {
+                let mut builder = Client::builder(TokioExecutor::new());
+                let client = builder.pool_max_idle_per_host(0).build(HttpConnector::new());
                 Self::Http { client, url: url.clone() }
             }
         })
@@ -50,9 +62,10 @@ impl Service {
                 (format!("ask_command {program}"), asked)
             }
             Self::Http { client, url } => {
-                let asked = tokio::time::timeout(TIMEOUT, get(client, url, name)).await;
-                // What stands behind the question mark may be a secret.
-                (url.split('?').next().unwrap_or_default().to_owned(), asked)
+                (without_query(url), tokio::time::timeout(TIMEOUT, get(client, url, name)).await)
+            }
+            Self::Https { client, url } => {
+                (without_query(url), tokio::time::timeout(TIMEOUT, get(client, url, name)).await)
             }
         };
         let asked = asked.unwrap_or_else(|_| Err(format!("no answer in {} s", TIMEOUT.as_secs())));
@@ -60,11 +73,15 @@ impl Service {
     }
 }
 
-async fn get(
-    client: &Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
-    url: &str,
-    name: &str,
-) -> Result<bool, String> {
+/// A URL as the log may have it: a query may be a secret.
+fn without_query(url: &str) -> String {
+    url.split('?').next().unwrap_or_default().to_owned()
+}
+
+async fn get<C>(client: &Client<C, Empty<Bytes>>, url: &str, name: &str) -> Result<bool, String>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
     let separator = if url.contains('?') { '&' } else { '?' };
     // A host name needs no escape.
     let url: http::Uri =
@@ -113,6 +130,16 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A service on this machine is asked in the clear, and no root is needed for that.
+    #[test]
+    fn plain_service_needs_no_roots() {
+        let url = "http://127.0.0.1:1/ask".to_owned();
+        let plain = Permission::Service { roots: Vec::new(), url };
+        assert!(matches!(Service::new(&plain), Ok(Service::Http { .. })));
+        let url = "https://service.test/ask".to_owned();
+        assert!(Service::new(&Permission::Service { roots: Vec::new(), url }).is_err());
+    }
 
     #[test]
     fn a_command_says_yes_no_or_nothing() {

@@ -378,8 +378,6 @@ fn a_name_that_was_removed_is_ordered_again() {
     wait_for("it in the cluster", || (count("certificate/") == 1).then_some(()));
     home.remove(&["a.test"]);
     wait_for("the word that it is removed", || (count("removed/") == 1).then_some(()));
-    assert!(agent.stop().success());
-    let agent = home.start();
     home.wait_until_held("a.test");
     assert!(agent.stop().success());
     assert_eq!(machines.authority.issued(), 2);

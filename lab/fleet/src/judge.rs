@@ -5,6 +5,7 @@ use sealane_lab_model::document::StrategyCheck;
 
 use crate::{
     clock::{DAY, START},
+    load,
     plan::Plan,
     tally::Tally,
     tickets::Counts,
@@ -28,7 +29,25 @@ pub(crate) fn checks(plan: &Plan, tally: &Tally, tickets: Counts) -> Vec<Strateg
                 tickets.not_opened, tickets.opened, tickets.not_made, tickets.made, tickets.refused
             ),
         ),
+        load(plan, tally),
     ]
+}
+
+fn load(plan: &Plan, tally: &Tally) -> StrategyCheck {
+    let over = load::hours_over(&tally.hours);
+    let most = tally.hours.iter().map(|hour| hour.heard).max().unwrap_or(0);
+    check(
+        "L6",
+        "what a machine hears of etcd is bounded by orders and by machines that come or go, and \
+         does not grow with the number of machines",
+        Some(over == 0),
+        format!(
+            "{over} hours of {} over the bound; at most {most} changes in an hour on each of {} \
+             machines",
+            load::hours(plan),
+            plan.machines
+        ),
+    )
 }
 
 fn served(tally: &Tally) -> StrategyCheck {

@@ -5,7 +5,7 @@
 //! Plan --> World: events by time                           Ratchet: a lane's tickets on each
 //!          machines, each a sealane_renewal::Schedule       machine, by its own clock
 //!          Store: leases, tokens, orders   Authority: limits, windows, absence
-//!            '--> Tally --> checks L1 to L5, orders and questions of each hour
+//!            '--> Tally --> checks L1 to L6, orders and questions of each hour
 //! ```
 //!
 //! Nothing is measured here but counts: equal seeds give equal documents.
@@ -14,6 +14,7 @@
 mod authority;
 mod clock;
 mod judge;
+mod load;
 mod members;
 mod plan;
 mod store;
@@ -113,6 +114,7 @@ fn simulate(
     for day in 0..plan.days {
         each(day)?;
         world.run_day(day);
+        load::run_day(plan, START + u64::from(day) * DAY, &mut world.tally);
         ratchet.run_day(START + u64::from(day) * DAY);
     }
     Ok((world.tally, ratchet.counts))
@@ -146,18 +148,21 @@ fn document(plan: &Plan, tally: &Tally, checks: Vec<StrategyCheck>) -> Fleet {
         orders_in_3_h: plan.orders,
         hours: tally.hours.iter().map(hour).collect(),
         moments: moments.into_iter().filter(|moment| moment.from_day < days).collect(),
-        figures: figures(tally),
+        figures: figures(plan, tally),
         checks,
     }
 }
 
 /// Counts by name, in the order in which they are told.
-fn figures(tally: &Tally) -> Vec<FleetFigure> {
+fn figures(plan: &Plan, tally: &Tally) -> Vec<FleetFigure> {
     let most = |of: fn(&tally::Hour) -> u32| tally.hours.iter().map(of).max().unwrap_or(0);
     let sum =
         |of: fn(&tally::Hour) -> u32| tally.hours.iter().map(|hour| f64::from(of(hour))).sum();
     let count = |value: u64| value as f64;
-    let figures: [(&str, f64); 16] = [
+    let heard = tally.hours.iter().map(|hour| hour.heard);
+    let asked = tally.hours.iter().map(|hour| load::asked(plan, hour));
+    let in_a_second = |sum: u64| count(sum) / (load::hours(plan) * HOUR) as f64;
+    let figures: [(&str, f64); 19] = [
         ("certificates issued", sum(|hour| hour.issued)),
         ("orders", sum(|hour| hour.orders)),
         ("most orders in an hour", most(|hour| hour.orders).into()),
@@ -174,6 +179,9 @@ fn figures(tally: &Tally) -> Vec<FleetFigure> {
         ("orders replaced already", count(tally.replaced_already)),
         ("requests without an answer", count(tally.unanswered)),
         ("validations that failed", count(tally.validations_failed)),
+        ("changes of etcd that a machine hears in a second", in_a_second(heard.clone().sum())),
+        ("most changes of etcd that a machine hears in an hour", count(heard.max().unwrap_or(0))),
+        ("requests to etcd in a second", in_a_second(asked.sum())),
     ];
     figures.map(|(name, value)| FleetFigure { name: name.to_owned(), value }).into()
 }

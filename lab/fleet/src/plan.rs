@@ -30,6 +30,8 @@ pub(crate) enum Breach {
     NoSharedLimit,
     /// Nobody asks for renewal information.
     NoInformation,
+    /// Machines watch the statuses of all machines.
+    WatchedStatuses,
     /// Clocks of machines differ by days.
     WildClocks,
 }

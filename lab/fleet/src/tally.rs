@@ -41,6 +41,18 @@ pub(crate) struct Hour {
     pub(crate) orders: u32,
     pub(crate) issued: u32,
     pub(crate) asks: u32,
+    /// Claims that were made or given back.
+    pub(crate) claims: u64,
+    /// Changes in etcd that every machine hears of.
+    pub(crate) heard: u64,
+    /// Machines that came or went.
+    pub(crate) members: u64,
+}
+
+impl Hour {
+    pub(crate) fn orders(&self) -> u64 {
+        self.orders.into()
+    }
 }
 
 impl Tally {

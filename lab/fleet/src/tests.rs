@@ -39,6 +39,7 @@ fn each_check_fails_for_a_fleet_that_breaks_its_rule() {
         (Breach::NoFence, "L2"),
         (Breach::NoSharedLimit, "L3"),
         (Breach::NoInformation, "L4"),
+        (Breach::WatchedStatuses, "L6"),
         (Breach::WildClocks, "L5"),
     ] {
         let orders = if breach == Breach::NoSharedLimit { 5 } else { 300 };

@@ -13,6 +13,7 @@ use sealane_renewal::{
 use crate::{
     authority::{Authority, Held, information},
     clock::{DAY, HOUR, START, Time, shown_at, skewed},
+    load::Change,
     members::Members,
     plan::{BETWEEN_DEATHS, Breach, LIFE, LOOK, Plan, SKEW},
     store::{Holder, Session, Store},
@@ -303,6 +304,7 @@ impl World {
         if self.sessions[machine as usize].silent_since != Some(since) {
             return;
         }
+        self.tally.note_change(self.now, Change::Member);
         if self.plan.breach == Some(Breach::NoTakeover) {
             return;
         }
@@ -347,6 +349,7 @@ impl World {
 
     /// A machine is a member again: leases of its session before are over.
     fn begin_session(&mut self, machine: u32) {
+        self.tally.note_change(self.now, Change::Member);
         let session = &mut self.sessions[machine as usize];
         session.number += 1;
         session.silent_since = None;

@@ -65,7 +65,7 @@ fn a_message_comes_in_pieces_and_several_at_once() {
 #[test]
 fn a_watch_that_is_silent_is_given_up_however_often_it_is_asked() {
     watched(async |told, mut watch| {
-        watch.heard = Instant::now().checked_sub(SILENCE_MAX - Duration::from_millis(200)).unwrap();
+        watch.fall_silent(SILENCE_MAX - Duration::from_millis(200));
         let wait = Duration::from_millis(100);
         let mut given_up = None;
         for _ in 0..50 {
@@ -98,7 +98,8 @@ fn watched(test: impl AsyncFnOnce(mpsc::Sender<String>, Watch)) -> serde_json::V
             login: None,
             roots: vec![RootSource::File(folder.path().join("roots"))],
         };
-        let watch = Etcd::new(&settings).unwrap().watch("/sealane/", 5).await.unwrap();
+        let watch =
+            Etcd::new(&settings).unwrap().watch(("/sealane/", "/sealane0"), 5).await.unwrap();
         test(made_up.watch().unwrap(), watch).await;
         made_up.asked("watch").pop().unwrap()
     };

@@ -1,5 +1,6 @@
 //! What a replica does where a cluster does what a real one does seldom.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sealane_store::SealingKeys;
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ fn a_key_that_changes_all_the_time_keeps_a_machine_from_nothing() {
     with_machine(async |machine| {
         let Machine { fleet, made_up, .. } = &machine;
         let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
-        let mut watch = fleet.etcd.watch(fleet.places.all(), replica.revision + 1).await.unwrap();
+        let mut watch = replica.watch().await.unwrap();
         let told = made_up.watch().unwrap();
         let (key, first) = (base64(&fleet.places.entry("tickets/junk")), replica.revision + 1);
         tokio::task::spawn_local(async move {
@@ -53,6 +54,71 @@ fn a_key_that_changes_all_the_time_keeps_a_machine_from_nothing() {
         let turn = replica.turn(&mut watch, &nobody);
         tokio::time::timeout(Duration::from_secs(60), turn).await.expect("it ends").unwrap();
         assert!(made_up.entry(&fleet.places.status("m0")).is_some(), "it tells of itself");
+    });
+}
+
+/// A server that hangs tells nothing, and its connection stays open.
+#[test]
+fn moves_a_silent_watch_to_another_server() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        let mut watch = replica.watch().await.unwrap();
+        let told = made_up.watch().unwrap();
+        let watches = || made_up.asked("watch");
+        replica.mind_silence(&mut watch).await.unwrap();
+        assert!(made_up.entry(&fleet.places.heartbeat()).is_none(), "it was heard just now");
+        // Every machine of a fleet with nothing to hear would be silent for ever.
+        watch.fall_silent(replica.patience);
+        replica.mind_silence(&mut watch).await.unwrap();
+        assert!(made_up.entry(&fleet.places.heartbeat()).is_some());
+        assert_eq!(watches().len(), 1);
+        watch.fall_silent(ELSEWHERE_AFTER);
+        replica.revision += 7;
+        let first = watches()[0]["create_request"]["start_revision"].clone();
+        replica.mind_silence(&mut watch).await.unwrap();
+        assert_eq!(watches().len(), 2);
+        let from = (replica.revision + 1).to_string();
+        assert_eq!(watches()[1]["create_request"]["start_revision"], from, "and not {first}");
+        assert!(watch.silence() < HEARTBEAT_AFTER);
+        drop(told);
+    });
+}
+
+/// What all machines write at regular times is watched by none: with a thousand of them that would
+/// be a million changes in seconds.
+#[test]
+fn regular_writes_are_not_watched() {
+    with_machine(async |machine| {
+        let Machine { fleet, made_up, .. } = &machine;
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        let _watch = replica.watch().await.unwrap();
+        let asked = made_up.asked("watch").pop().unwrap();
+        let key = |name: &str| {
+            let text = asked["create_request"][name].as_str().unwrap();
+            String::from_utf8(BASE64_STANDARD.decode(text).unwrap()).unwrap()
+        };
+        let is_watched = |place: &str| (key("key")..key("range_end")).contains(&place.to_owned());
+        let places = &fleet.places;
+        assert!(!is_watched(&places.status("m0")) && !is_watched(&(places.answered(7) + "m0")));
+        let id = sealane_renewal::CertificateId(1);
+        for place in [
+            places.certificates(),
+            places.claim(id),
+            places.entries(),
+            places.heartbeat(),
+            places.machine("m0"),
+            places.order(id),
+            places.removals(),
+        ] {
+            assert!(is_watched(&(place.clone() + "x")), "{place}");
+        }
+        // It is there once, and that is all that the others hear of it.
+        let mut none = BTreeSet::new();
+        for _ in 0..3 {
+            replica.reported.renew(fleet, 0, &mut none).await.unwrap();
+        }
+        assert_eq!(made_up.asked("kv/txn").len(), 2, "that it is there, and how it is");
     });
 }
 
@@ -199,6 +265,5 @@ fn all_pages_of_a_list_are_of_one_moment() {
 }
 
 fn base64(text: &str) -> String {
-    use base64::prelude::{BASE64_STANDARD, Engine as _};
     BASE64_STANDARD.encode(text)
 }

@@ -4,6 +4,7 @@ use sealane_renewal::{CertificateId, Failing, Failure, Outcome, Spent, Ticket, U
 
 use crate::{
     clock::{HOUR, Time, right, shown_at, skewed},
+    load::Change,
     plan::Breach,
 };
 
@@ -58,7 +59,10 @@ impl World {
         }
         let by = self.holder(machine);
         let token = match self.store.acquire(name, by, self.now, &self.sessions) {
-            Ok(token) => token,
+            Ok(token) => {
+                self.tally.note_change(self.now, Change::Claim);
+                token
+            }
             Err(until) => {
                 self.tally.conflicts += 1;
                 return self.look_again(machine, ticket, until);
@@ -105,7 +109,7 @@ impl World {
             if is_new && self.plan.breach != Some(Breach::NoSharedLimit) {
                 let slot = self.store.slot(name, clock);
                 if slot > clock {
-                    self.store.release(name, order.token);
+                    self.release(name, order.token);
                     return self.answer(order, Outcome::HeldByAnother { until: slot });
                 }
             }
@@ -126,6 +130,7 @@ impl World {
             return self.give_up(order, self.now + HOUR / 60);
         }
         self.store.orders.insert(name, order.number);
+        self.tally.note_change(self.now, Change::Order);
         let at = self.now + self.random.u64(20..90);
         self.push(at, Event::Finish(order));
         if order.moment == Moment::StopAfterOrder {
@@ -143,6 +148,7 @@ impl World {
                 let is_over = failure != Failure::TryLater;
                 if is_over && self.may_write(order) {
                     self.store.orders.remove(&order.name);
+                    self.tally.note_change(self.now, Change::End);
                 }
                 self.fail(order, failure);
             }
@@ -178,7 +184,8 @@ impl World {
         }
         self.store.orders.remove(&name);
         self.store.waits.remove(&name);
-        self.store.release(name, order.token);
+        self.tally.note_change(self.now, Change::End);
+        self.release(name, order.token);
         self.authority.forget(order.number);
         let not_after = right(held.not_after);
         let not_before = right(held.not_after - crate::plan::LIFE);
@@ -218,8 +225,14 @@ impl World {
         false
     }
 
+    /// Gives a claim back.
+    fn release(&mut self, name: u32, token: u64) {
+        self.tally.note_change(self.now, Change::Claim);
+        self.store.release(name, token);
+    }
+
     fn fail(&mut self, order: Order, failure: Failure) {
-        self.store.release(order.name, order.token);
+        self.release(order.name, order.token);
         let is_of_the_name = matches!(failure, Failure::Validation { .. });
         self.answer(order, Outcome::Failed(failure));
         let machine = &self.machines[order.machine as usize];
@@ -233,7 +246,7 @@ impl World {
     }
 
     fn give_up(&mut self, order: Order, until: Time) {
-        self.store.release(order.name, order.token);
+        self.release(order.name, order.token);
         let until = self.shown(order.machine, until);
         self.answer(order, Outcome::HeldByAnother { until });
     }
