@@ -28,6 +28,7 @@ use rustls::{ServerConfig, server::ResolvesServerCert};
 use sealane_engine::{
     context::{LaneContext, LaneResources},
     hello::Hello,
+    provider::SelfTests,
     tickets::{LIFETIME_DEFAULT_S, TicketRoot, UnixSeconds},
 };
 use sealane_lab_model::error::Error;
@@ -291,7 +292,7 @@ fn configure(
         (common.number.load(Relaxed), *strategy, Arc::clone(generation))
     };
     let lane = LaneContext::new(&generation.context, resources).map_err(|error| wrong(&error))?;
-    lane.warm_up().map_err(|error| wrong(&error))?;
+    lane.warm_up(&mut SelfTests::default()).map_err(|error| wrong(&error))?;
     let refused = |refusal| wrong(&format!("{refusal:?}"));
     let engine = lane.admit(&Hello::default()).map_err(refused)?;
     let source = match (strategy, &common.owner) {

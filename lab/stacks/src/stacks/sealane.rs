@@ -21,7 +21,7 @@ use sealane_engine::{
     context::{Context, ContextId, LaneContext, LaneResources, TICKETS_MAX},
     hello::{self, Peek},
     policy::{self, ClientCertificates, Policy, UnknownNames, Versions},
-    provider::{ProviderChoice, lane_provider, random},
+    provider::{ProviderChoice, SelfTests, lane_provider, random},
     session::{Awaited, Role, ServerSession, TlsSession},
     tickets::{LIFETIME_DEFAULT_S, LaneClock, TicketRoot, UnixSeconds},
 };
@@ -191,7 +191,7 @@ impl Prepared for Common {
         let root = TicketRoot::from_text(&self.ticket_root).map_err(|error| refused(&error))?;
         let resources = LaneResources::new(root, now(), NonZeroUsize::MIN);
         let lane = LaneContext::new(&self.context, &resources).map_err(|error| refused(&error))?;
-        lane.warm_up().map_err(|error| refused(&error))?;
+        lane.warm_up(&mut SelfTests::default()).map_err(|error| refused(&error))?;
         let clock = Arc::clone(&resources.clock);
         Ok(Box::new(Lane { context: Arc::new(lane), clock, client: self.client.share() }))
     }

@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_bare_name_is_in_the_current_folder() {
-        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        let here = env::current_dir().unwrap().canonicalize().unwrap();
         assert_eq!(folders(Path::new("absent.jsonl"), Need::Log), [here.clone()].into());
         let reached = reached(Path::new("absent.jsonl"), Need::Log);
         assert_eq!(reached, [(PathBuf::from("."), here)]);
