@@ -20,7 +20,6 @@
 
 mod error;
 mod names;
-mod pinned;
 mod presented;
 pub(crate) mod proof;
 mod roots;
@@ -28,10 +27,12 @@ mod shared;
 mod standing;
 mod verifier;
 
+pub use crate::revocation::RevocationList;
 pub use error::ClientRootsError;
 pub use names::{CLIENT_NAMES_MAX, ClientName};
+pub(crate) use presented::distinguished;
 pub use presented::{PRESENTED_BYTES_MAX, Presented};
 pub(crate) use proof::Proofs;
-pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRules, RevocationList};
+pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRules};
 pub use standing::{ClientStanding, Distrust};
 pub(crate) use verifier::LaneVerifier;

@@ -15,6 +15,7 @@ use super::options::{ALPN_PROTOCOLS_MAX, ClientOptions, OptionsDigest, Roots, Ve
 use super::table::Counters;
 use super::verifier::LaneVerifier;
 use crate::anchors::Anchors;
+use crate::pinned::{Pinned, Purpose};
 use crate::policy::{Group, Versions};
 use crate::provider::lane_provider;
 use crate::tickets::{LaneClock, UnixSeconds};
@@ -28,6 +29,8 @@ pub struct ClientContext {
     digest: OptionsDigest,
     /// Without the roots: they are parsed, and their source is of no use any more.
     options: ClientOptions,
+    /// The roots again: a server may show one as its own certificate.
+    pinned: Pinned,
 }
 
 impl ClientContext {
@@ -47,6 +50,7 @@ impl ClientContext {
             counters: Arc::clone(counters),
             digest,
             options: ClientOptions { roots: Roots::none(), ..options.clone() },
+            pinned: Pinned::all(options.roots.ders(), Purpose::Server, false),
         });
         // A context that cannot be replicated never reaches a lane.
         context.replica(Arc::new(LaneClock::new(UnixSeconds(0))))?;
@@ -117,6 +121,11 @@ impl ClientContext {
             Verification::DangerousNone => None,
             Verification::Full => Some(&self.anchors),
         }
+    }
+
+    /// The roots that a server may show as its own certificate.
+    pub(super) fn pinned(&self) -> &Pinned {
+        &self.pinned
     }
 
     /// The reference count that lanes share.

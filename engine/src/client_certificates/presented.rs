@@ -40,7 +40,7 @@ impl Presented {
 }
 
 /// A name as RFC 4514 writes it: the last part first.
-pub(super) fn distinguished(name: &X509Name<'_>) -> String {
+pub(crate) fn distinguished(name: &X509Name<'_>) -> String {
     let mut parts: Vec<String> =
         name.iter().map(|part| part.iter().map(attribute).collect::<Vec<_>>().join("+")).collect();
     parts.reverse();

@@ -9,6 +9,7 @@
 mod chains;
 mod clients;
 mod key_log;
+mod lists;
 mod rig;
 mod signatures;
 mod suites;
