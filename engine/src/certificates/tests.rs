@@ -11,11 +11,14 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, SignatureAlgorit
 use rustls::crypto::CryptoProvider;
 
 use super::*;
+use crate::policy::Group;
+use crate::provider::{ProviderChoice, lane_provider};
 
 const NOW_S: i64 = 1_800_000_000;
 
 fn providers() -> [CryptoProvider; 2] {
-    [rustls::crypto::aws_lc_rs::default_provider(), rustls_graviola::default_provider()]
+    [ProviderChoice::AwsLc, ProviderChoice::Graviola]
+        .map(|choice| lane_provider(choice, &Group::ALL).unwrap().crypto)
 }
 
 fn provider() -> Arc<CryptoProvider> {

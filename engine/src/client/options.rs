@@ -321,7 +321,7 @@ impl ClientIdentity {
     fn indexed(add: impl FnOnce(&mut IndexBuilder<'_>)) -> Result<Self, ClientOptionsError> {
         let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL)?.crypto;
         // Its dates are looked at where a clock is.
-        let mut builder = IndexBuilder::new(&provider, 0);
+        let mut builder = IndexBuilder::new(&provider, 0).take_slow_keys();
         add(&mut builder);
         let indexed = builder.finish(DefaultCertificate::First);
         if let Some(error) = indexed.errors.into_iter().next() {

@@ -91,6 +91,24 @@ fn who_is_asked_is_let_in_and_judged_afterwards() {
     }
 }
 
+/// Which keys a client may have does not depend on the processor.
+#[test]
+fn p521_certificate_is_accepted_by_either_provider() {
+    let ours = Authority::new();
+    let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512).unwrap();
+    let leaf = CertificateParams::new(["client".to_owned()]).unwrap();
+    let leaf = leaf.signed_by(&key, &ours.0).unwrap();
+    let identity = Identity { chain: vec![leaf.der().clone()], key: key.serialize_der() };
+    for choice in [ProviderChoice::Graviola, ProviderChoice::AwsLc] {
+        let policy = asking(ClientCertificates::Required(ours.roots(&[])));
+        let server = Server::new(choice, policy, &ED25519);
+        for version in [&TLS12, &TLS13] {
+            let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+            server.accept(&client, "a.test", version).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_certificate_without_its_key_is_not_let_in() {
     let ours = Authority::new();
