@@ -21,7 +21,7 @@
 mod error;
 mod names;
 mod presented;
-pub(crate) mod proof;
+mod proof;
 mod roots;
 mod shared;
 mod standing;
