@@ -124,6 +124,7 @@ impl Written {
             client_order: !self.honor_cipher_order,
             clients: self.clients(mistakes),
             groups: if groups.is_empty() { default.groups } else { groups },
+            require_extended_master_secret: default.require_extended_master_secret,
             schemes: chosen::schemes(&self.schemes, mistakes),
             suites: chosen::suites(&self.suites, mistakes),
             unknown_names: if self.refuse_unknown_names {

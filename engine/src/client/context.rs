@@ -12,6 +12,7 @@ use rustls::time_provider::TimeProvider;
 
 use super::error::ClientOptionsError;
 use super::options::{ALPN_PROTOCOLS_MAX, ClientOptions, OptionsDigest, Roots, Verification};
+use super::sessions::LaneSessions;
 use super::table::Counters;
 use super::verifier::LaneVerifier;
 use crate::anchors::Anchors;
@@ -89,10 +90,9 @@ impl ClientContext {
         config.alpn_protocols.clone_from(&options.alpn);
         // A server that relays the handshake could pass on what this client's certificate vouches
         // for (RFC 7627); TLS 1.3 has no such gap.
-        config.require_ems = true;
-        // rustls' store is behind a lock, which no other lane ever takes.
+        config.require_ems = options.require_extended_master_secret || options.identity.is_some();
         config.resumption = match options.resumption {
-            true => Resumption::in_memory_sessions(LANE_SESSIONS_MAX),
+            true => Resumption::store(Arc::new(LaneSessions::new(LANE_SESSIONS_MAX))),
             false => Resumption::disabled(),
         };
         Ok(Arc::new(config))

@@ -29,6 +29,10 @@ pub struct ClientOptions {
     pub identity: Option<ClientIdentity>,
     /// The cryptography.
     pub provider: ProviderChoice,
+    /// Whether servers that speak TLS 1.2 without extended master secret (RFC 7627) are refused.
+    /// Otherwise their sessions are not resumed. They are refused in any case if there is an
+    /// identity.
+    pub require_extended_master_secret: bool,
     /// Whether a lane resumes its earlier sessions with a server.
     pub resumption: bool,
     /// Who may issue the server's certificate.
@@ -48,6 +52,7 @@ impl ClientOptions {
             groups: Group::ALL.to_vec(),
             identity: None,
             provider: ProviderChoice::Auto,
+            require_extended_master_secret: false,
             resumption: true,
             roots,
             verification: Verification::Full,
@@ -68,6 +73,7 @@ impl ClientOptions {
             self.verification as u8,
             u8::from(self.resumption),
             self.provider as u8,
+            u8::from(self.require_extended_master_secret),
         ]);
         hash.update((self.groups.len() as u64).to_be_bytes());
         for group in &self.groups {

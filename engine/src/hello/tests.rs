@@ -425,3 +425,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn limits_of_records_are_read() {
+    let record = from_hex(CAPTURED[4].1);
+    let read = |extensions: &[(u16, &[u8])]| {
+        let mut message = record[RECORD_HEADER_LEN..].to_vec();
+        for (kind, content) in extensions {
+            extend(&mut message, *kind, content);
+        }
+        parse(&message).unwrap().record_bytes_max
+    };
+    const FRAGMENT: u16 = 1;
+    const SIZE: u16 = 28;
+    assert_eq!(read(&[]), None);
+    for (code, bytes_max) in
+        [(0, None), (1, Some(512)), (2, Some(1024)), (4, Some(4096)), (5, None)]
+    {
+        assert_eq!(read(&[(FRAGMENT, &[code])]), bytes_max, "{code}");
+    }
+    for (limit, bytes_max) in
+        [(63, None), (64, Some(63)), (1024, Some(1023)), (16_384, Some(16_383)), (16_385, None)]
+    {
+        let limit = u16::to_be_bytes(limit);
+        assert_eq!(read(&[(SIZE, &limit)]), bytes_max, "{limit:?}");
+        assert_eq!(read(&[(FRAGMENT, &[1]), (SIZE, &limit)]), bytes_max, "{limit:?}");
+    }
+}
