@@ -13,7 +13,7 @@ use std::ptr;
 use std::time::Duration;
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
-use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use rustls::pki_types::{CertificateDer, Der, TrustAnchor, UnixTime};
 use rustls::{DistinguishedName, Error};
 use webpki::{
     Cert, EndEntityCert, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder, VerifiedPath,
@@ -21,6 +21,7 @@ use webpki::{
 };
 
 use crate::certificates::AuthorityLimits;
+use crate::name_constraints::NameConstraints;
 use crate::peer_chain::{KnownIssuer, PeerChain};
 use crate::revocation::{ChainLists, RevocationLists};
 
@@ -30,6 +31,8 @@ pub(crate) use refusal::{refusal, unnamed};
 #[derive(Default)]
 pub(crate) struct Anchors {
     anchors: Vec<TrustAnchor<'static>>,
+    /// Name constraints of each of the anchors that webpki does not judge.
+    constraints: Vec<NameConstraints>,
     /// Limits of each of the anchors.
     limits: Vec<AuthorityLimits>,
     /// Issuers that are offered to every chain, and vouch for nobody by themselves.
@@ -44,7 +47,17 @@ impl Anchors {
         let limits = AuthorityLimits::parse(der)?;
         let anchor = anchor_from_trusted_cert(der).map_err(|error| refusal(error).to_string())?;
         self.names.push(DistinguishedName::in_sequence(&anchor.subject));
-        self.anchors.push(anchor.to_owned());
+        let mut anchor = anchor.to_owned();
+        let constraints = match anchor.name_constraints.take() {
+            Some(written) => {
+                let (judged, left) = NameConstraints::split(&written);
+                anchor.name_constraints = left.map(Der::from);
+                judged
+            }
+            None => NameConstraints::default(),
+        };
+        self.anchors.push(anchor);
+        self.constraints.push(constraints);
         self.limits.push(limits);
         Ok(())
     }
@@ -103,9 +116,15 @@ impl Anchors {
         lists: &ChainLists<'_>,
     ) -> Result<(), webpki::Error> {
         let found = self.anchors.iter().position(|anchor| ptr::eq(anchor, path.anchor()));
-        let Some(limits) = found.and_then(|index| self.limits.get(index)) else {
+        let Some((limits, constraints)) =
+            found.and_then(|index| Some((self.limits.get(index)?, self.constraints.get(index)?)))
+        else {
             return Err(webpki::Error::UnknownIssuer);
         };
+        let admits = |each: &Cert<'_>| constraints.admit(&each.der());
+        if !admits(path.end_entity()) || !path.intermediate_certificates().all(admits) {
+            return Err(webpki::Error::NameConstraintViolation);
+        }
         let [not_before, not_after] = [limits.not_before_s, limits.not_after_s]
             .map(|unix_s| Duration::from_secs(u64::try_from(unix_s).unwrap_or(0)))
             .map(UnixTime::since_unix_epoch);

@@ -30,6 +30,7 @@ pub mod context;
 mod costs;
 mod days;
 pub mod hello;
+mod name_constraints;
 pub mod peer_chain;
 mod pinned;
 pub mod policy;

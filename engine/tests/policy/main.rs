@@ -8,6 +8,7 @@
 
 mod chains;
 mod clients;
+mod constraints;
 mod key_log;
 mod lists;
 mod rig;
