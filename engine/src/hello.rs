@@ -140,7 +140,9 @@ impl Fault {
             // RFC 7507 section 3.
             Self::Fallback => AlertDescription::InappropriateFallback,
             // RFC 8446 section 6.2, where "invalid length" is this one's.
-            Self::TooLong | Self::Undecodable => AlertDescription::DecodeError,
+            Self::Undecodable => AlertDescription::DecodeError,
+            // It may well be decodable: the alert of OpenSSL and BoringSSL for a long message.
+            Self::TooLong => AlertDescription::IllegalParameter,
             // RFC 8446 section 5: whatever it is, it is a record of an unexpected type.
             Self::NotTls | Self::Unexpected => AlertDescription::UnexpectedMessage,
             // RFC 8446 appendix D.5.

@@ -289,7 +289,7 @@ fn what_is_no_hello_is_refused_with_its_alert_as_soon_as_it_shows() {
         assert_eq!(gather(bytes, 1, BYTES_MAX).2, Peek::Refused(fault), "{bytes:?}");
         assert_eq!(fault.alert(), [21, 3, 3, 0, 2, 2, u8::from(alert)]);
     }
-    assert_eq!(Fault::TooLong.alert()[6], u8::from(AlertDescription::DecodeError));
+    assert_eq!(Fault::TooLong.alert()[6], u8::from(AlertDescription::IllegalParameter));
 }
 
 #[test]
