@@ -103,7 +103,7 @@ struct Entry<'a> {
     unique_id: Option<Printable<'a>>,
     server_name: Option<Printable<'a>>,
     tls_version: Option<&'static str>,
-    /// Of TLS 1.2 alone.
+    /// Null unless TLS 1.2 is spoken.
     extended_master_secret: Option<bool>,
     suite: Option<&'static str>,
     group: Option<&'static str>,

@@ -56,7 +56,7 @@ pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) 
     policy
 }
 
-/// Of listeners, routes and backends.
+/// The key of listeners, routes and backends.
 pub(super) const REQUIRE_EXTENDED_MASTER_SECRET: &str = "require_extended_master_secret";
 
 /// The protocol versions in `versions`.
