@@ -309,6 +309,7 @@ fn records_keep_to_the_limit_of_a_client() {
     let leaf = folder.path().join("a.pem");
     std::fs::write(&leaf, Authority::new().leaf(KeyKind::Rsa2048, &NAMES)).unwrap();
     let backend = Backend::start(|mut stream| {
+        stream.read_exact(&mut [0; 4]).unwrap();
         stream.write_all(&[b'x'; 50_000]).unwrap();
     });
     let listener = ListenerSettings::new("web", &leaf, &backend.address);
@@ -319,7 +320,7 @@ fn records_keep_to_the_limit_of_a_client() {
             let mut command = Command::new(&openssl);
             command.args(["s_client", version, "-servername", NAMES[0], "-maxfraglen", limit]);
             command.args(["-msg", "-ign_eof", "-connect"]).arg(address.to_string());
-            let shown = run_with_input(&mut command, b"").stdout;
+            let shown = run_with_input(&mut command, b"GET\n").stdout;
             let shown = String::from_utf8_lossy(&shown);
             let mut lines = shown.lines();
             let mut received = Vec::new();
