@@ -325,7 +325,8 @@ fn records_keep_to_the_limit_of_a_client() {
             let mut lines = shown.lines();
             let mut received = Vec::new();
             while let Some(line) = lines.next() {
-                if line.starts_with("<<<") && line.contains("RecordHeader") {
+                // The data before it ends without a line break.
+                if line.contains("<<<") && line.contains("RecordHeader") {
                     let header: Vec<_> = lines.next().unwrap().split_whitespace().collect();
                     let [high, low] = [header[3], header[4]];
                     received.push(usize::from_str_radix(&format!("{high}{low}"), 16).unwrap());
