@@ -32,7 +32,7 @@ pub fn load(
     provider: &CryptoProvider,
     now_s: i64,
 ) -> LoadedCertificates {
-    let mut builder = IndexBuilder::new(provider, now_s);
+    let mut builder = IndexBuilder::new(provider, now_s).take_slow_keys();
     let Found { mut errors, exposed, passed_over } =
         find(sources, bounds.certificates, &mut builder);
     let indexed = builder.finish(default);

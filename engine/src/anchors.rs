@@ -13,15 +13,17 @@ use std::ptr;
 use std::time::Duration;
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
-use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use rustls::pki_types::{CertificateDer, Der, TrustAnchor, UnixTime};
 use rustls::{DistinguishedName, Error};
 use webpki::{
-    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder,
-    VerifiedPath, anchor_from_trusted_cert,
+    Cert, EndEntityCert, ExpirationPolicy, KeyUsage, RevocationOptionsBuilder, VerifiedPath,
+    anchor_from_trusted_cert,
 };
 
 use crate::certificates::AuthorityLimits;
+use crate::name_constraints::NameConstraints;
 use crate::peer_chain::{KnownIssuer, PeerChain};
+use crate::revocation::{ChainLists, RevocationLists};
 
 pub(crate) use refusal::{refusal, spaced, unnamed, words};
 
@@ -29,6 +31,8 @@ pub(crate) use refusal::{refusal, spaced, unnamed, words};
 #[derive(Default)]
 pub(crate) struct Anchors {
     anchors: Vec<TrustAnchor<'static>>,
+    /// Name constraints of each of the anchors that webpki does not judge.
+    constraints: Vec<NameConstraints>,
     /// Limits of each of the anchors.
     limits: Vec<AuthorityLimits>,
     /// Issuers that are offered to every chain, and vouch for nobody by themselves.
@@ -43,7 +47,17 @@ impl Anchors {
         let limits = AuthorityLimits::parse(der)?;
         let anchor = anchor_from_trusted_cert(der).map_err(|error| words(&error))?;
         self.names.push(DistinguishedName::in_sequence(&anchor.subject));
-        self.anchors.push(anchor.to_owned());
+        let mut anchor = anchor.to_owned();
+        let constraints = match anchor.name_constraints.take() {
+            Some(written) => {
+                let (judged, left) = NameConstraints::split(&written);
+                anchor.name_constraints = left.map(Der::from);
+                judged
+            }
+            None => NameConstraints::default(),
+        };
+        self.anchors.push(anchor);
+        self.constraints.push(constraints);
         self.limits.push(limits);
         Ok(())
     }
@@ -68,16 +82,19 @@ impl Anchors {
         asked: &Asked<'_>,
     ) -> Result<EndEntityCert<'a>, Error> {
         let leaf = EndEntityCert::try_from(own).map_err(refusal)?;
-        let line = chain.line(&self.known, |name| self.has_name(name), asked.now);
-        let crls: Vec<&CertRevocationList<'_>> = asked.crls.iter().collect();
+        let mut line = chain.line(&self.known, |name| self.has_name(name), asked.now);
+        let issuers: Vec<_> = line.iter().map(|each| CertificateDer::from(each.der)).collect();
+        line.push(chain.own_linked());
+        let lists = asked.crls.of_chain(&line, asked.now, asked.crl_expiration);
+        let crls = lists.in_order();
         let revocation = RevocationOptionsBuilder::new(&crls).ok();
         let revocation =
             revocation.map(|options| options.with_expiration_policy(asked.crl_expiration).build());
-        let judge = |path: &VerifiedPath<'_>| self.judge(path, asked.now);
+        let judge = |path: &VerifiedPath<'_>| self.judge(path, asked.now, &lists);
         let verified = leaf.verify_for_usage(
             asked.algorithms.all,
             &self.anchors,
-            &line,
+            &issuers,
             asked.now,
             asked.usage,
             revocation,
@@ -91,12 +108,23 @@ impl Anchors {
         self.names.iter().any(|known| known.as_ref() == name)
     }
 
-    /// What webpki does not ask of the authority at the end of a path.
-    fn judge(&self, path: &VerifiedPath<'_>, time: UnixTime) -> Result<(), webpki::Error> {
+    /// Checks what webpki does not: the authority at the end of a path, and further lists.
+    fn judge(
+        &self,
+        path: &VerifiedPath<'_>,
+        time: UnixTime,
+        lists: &ChainLists<'_>,
+    ) -> Result<(), webpki::Error> {
         let found = self.anchors.iter().position(|anchor| ptr::eq(anchor, path.anchor()));
-        let Some(limits) = found.and_then(|index| self.limits.get(index)) else {
+        let Some((limits, constraints)) =
+            found.and_then(|index| Some((self.limits.get(index)?, self.constraints.get(index)?)))
+        else {
             return Err(webpki::Error::UnknownIssuer);
         };
+        let admits = |each: &Cert<'_>| constraints.admit(&each.der());
+        if !admits(path.end_entity()) || !path.intermediate_certificates().all(admits) {
+            return Err(webpki::Error::NameConstraintViolation);
+        }
         let [not_before, not_after] = [limits.not_before_s, limits.not_after_s]
             .map(|unix_s| Duration::from_secs(u64::try_from(unix_s).unwrap_or(0)))
             .map(UnixTime::since_unix_epoch);
@@ -106,7 +134,11 @@ impl Anchors {
         if time > not_after {
             return Err(webpki::Error::CertExpired { time, not_after });
         }
-        // Who issued itself anew does not count (RFC 5280 section 6.1.4).
+        let is_revoked = |each: &Cert<'_>| lists.revoke(each.issuer(), each.serial());
+        if is_revoked(path.end_entity()) || path.intermediate_certificates().any(is_revoked) {
+            return Err(webpki::Error::CertRevoked);
+        }
+        // A certificate that an authority issued to itself does not count (RFC 5280 section 6.1.4).
         let below = path.intermediate_certificates().filter(|each| each.issuer() != each.subject());
         let path_len = limits.path_len.and_then(|len| usize::try_from(len).ok());
         match path_len {
@@ -123,7 +155,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) algorithms: &'a WebPkiSupportedAlgorithms,
     /// Whether lists count on when they should have been renewed.
     pub(crate) crl_expiration: ExpirationPolicy,
-    pub(crate) crls: &'a [CertRevocationList<'static>],
+    pub(crate) crls: &'a RevocationLists,
     pub(crate) now: UnixTime,
     pub(crate) usage: KeyUsage,
 }

@@ -43,6 +43,7 @@
 mod context;
 mod error;
 mod options;
+mod sessions;
 mod slot;
 mod table;
 #[cfg(test)]

@@ -20,18 +20,19 @@
 
 mod error;
 mod names;
-mod pinned;
 mod presented;
-pub(crate) mod proof;
+mod proof;
 mod roots;
 mod shared;
 mod standing;
 mod verifier;
 
+pub use crate::revocation::RevocationList;
 pub use error::ClientRootsError;
 pub use names::{CLIENT_NAMES_MAX, ClientName};
 pub use presented::{PRESENTED_BYTES_MAX, Presented};
+pub(crate) use presented::{alternative_names, distinguished};
 pub(crate) use proof::Proofs;
-pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRules, RevocationList};
+pub use roots::{CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRules};
 pub use standing::{ClientStanding, Distrust};
 pub(crate) use verifier::LaneVerifier;

@@ -20,8 +20,11 @@ use crate::client_certificates::{ClientStanding, Distrust, LaneVerifier, Proofs}
 use crate::hello::Hello;
 use crate::policy::{AlpnMismatch, ClientCertificates, Policy, SchemeSet, Versions};
 use crate::provider::{ProviderChoice, ProviderError, SelfTests, policy_provider, random};
+use crate::record::RECORD_HEADER_LEN;
 use crate::session::ServerSession;
-use crate::tickets::{LaneClock, LaneTickets, TicketRoot, TicketRootError, UnixSeconds};
+use crate::tickets::{
+    LaneClock, LaneTickets, OpeningTicketer, TicketRoot, TicketRootError, UnixSeconds,
+};
 
 mod challenge;
 mod key_log;
@@ -118,12 +121,34 @@ pub struct LaneContext {
     /// The lane's alone, like its resolver's.
     keys: Fragile<Rc<RefCell<LaneKeys>>>,
     resolver: Arc<LaneResolver>,
-    configs: Configs,
-    /// For clients that offer no protocol of the policy, where that is let pass.
-    configs_without_alpn: Option<Configs>,
+    settings: Settings,
+    /// For clients of TLS 1.2 without extended master secret, where they are served.
+    settings_without_ems: Option<Settings>,
+    /// The application protocols that are agreed on.
+    spoken: Vec<Vec<u8>>,
 }
 
-/// What sessions are begun with.
+/// What sessions are begun with, by what their client offers.
+#[derive(Debug)]
+struct Settings {
+    configs: Configs,
+    /// For clients that offer no protocol of the policy, where that is let pass.
+    without_alpn: Option<Configs>,
+}
+
+impl Settings {
+    fn new(config: ServerConfig, policy: &Policy) -> Self {
+        let lets_pass = policy.alpn_mismatch == AlpnMismatch::Without && !policy.alpn.is_empty();
+        let without_alpn = lets_pass.then(|| {
+            let mut config = config.clone();
+            config.alpn_protocols.clear();
+            Configs::new(config, policy)
+        });
+        Self { configs: Configs::new(config, policy), without_alpn }
+    }
+}
+
+/// The settings for either order of suites.
 #[derive(Debug)]
 struct Configs {
     server_order: Arc<ServerConfig>,
@@ -168,19 +193,20 @@ impl LaneContext {
             (Rc::clone(&keys), Arc::clone(&lane.clock)),
             SchemeSet::restricting(&policy.schemes),
         ));
-        let answers: Arc<LaneResolver> = Arc::clone(&resolver);
-        let mut config = server_config(context, provider, &clients, answers, lane)?;
+        let answers: Arc<dyn ResolvesServerCert> = Arc::<LaneResolver>::clone(&resolver);
         let key_log = context.key_log.then(|| Arc::new(LaneKeyLog::new()));
-        if let Some(key_log) = &key_log {
-            let key_log: Arc<LaneKeyLog> = Arc::clone(key_log);
-            config.key_log = key_log;
-        }
-        let lets_pass = policy.alpn_mismatch == AlpnMismatch::Without && !policy.alpn.is_empty();
-        let without_alpn = lets_pass.then(|| {
-            let mut config = config.clone();
-            config.alpn_protocols.clear();
-            Configs::new(config, policy)
-        });
+        let settings = |mut config: ServerConfig| {
+            if let Some(key_log) = &key_log {
+                let key_log: Arc<LaneKeyLog> = Arc::clone(key_log);
+                config.key_log = key_log;
+            }
+            Settings::new(config, policy)
+        };
+        let without_ems = serves_without_ems(policy)
+            .then(|| config_without_ems(context, &provider, Arc::clone(&answers), lane))
+            .transpose()?;
+        let config = server_config(context, provider, &clients, answers, lane)?;
+        let (settings, settings_without_ems) = (settings(config), without_ems.map(settings));
         Ok(Self {
             clients,
             clock: Arc::clone(&lane.clock),
@@ -188,8 +214,9 @@ impl LaneContext {
             key_log,
             keys: Fragile::new(keys),
             resolver,
-            configs: Configs::new(config, policy),
-            configs_without_alpn: without_alpn,
+            settings,
+            settings_without_ems,
+            spoken: policy.spoken_protocols(),
         })
     }
 
@@ -230,13 +257,25 @@ impl LaneContext {
                 None => Refusal::NoNameTls12,
             });
         }
-        let configs = match &self.configs_without_alpn {
-            Some(without) if hello.has_no_protocol_of(&self.context.policy.alpn) => without,
-            _ => &self.configs,
+        let is_tls12 = !(has_tls13 && hello.offers_tls13);
+        let settings = match &self.settings_without_ems {
+            Some(without) if is_tls12 && hello.lacks_extended_master_secret => without,
+            _ => &self.settings,
+        };
+        let configs = match &settings.without_alpn {
+            Some(without) if hello.has_no_protocol_of(&self.spoken) => without,
+            _ => &settings.configs,
         };
         let is_clients = hello.prefers_chacha20;
         let config = if is_clients { &configs.client_order } else { &configs.server_order };
-        Ok(Arc::clone(config))
+        Ok(match hello.record_bytes_max {
+            None => Arc::clone(config),
+            Some(bytes_max) => {
+                let mut config = ServerConfig::clone(config);
+                config.max_fragment_size = Some(RECORD_HEADER_LEN + usize::from(bytes_max));
+                Arc::new(config)
+            }
+        })
     }
 
     /// Whether the name in the hello that was admitted last, or refused, has a certificate of its
@@ -371,11 +410,40 @@ fn server_config(
 ) -> Result<ServerConfig, ContextError> {
     let policy = &context.policy;
     let mut config = without_tickets(policy, provider, clients, resolver, &lane.clock)?;
-    config.alpn_protocols.clone_from(&policy.alpn);
+    config.alpn_protocols = policy.spoken_protocols();
     config.send_tls13_tickets = context.tickets.min(TICKETS_MAX);
     if context.tickets > 0 {
         let proofs = clients.as_ref().map(|verifier| Proofs::new(Arc::clone(verifier)));
         config.ticketer = Arc::new(lane.tickets.ticketer(policy.digest()).judging(proofs));
+    }
+    Ok(config)
+}
+
+/// Whether clients of TLS 1.2 without extended master secret are served.
+fn serves_without_ems(policy: &Policy) -> bool {
+    let is_certificate_required = matches!(policy.clients, ClientCertificates::Required(_));
+    policy.versions != Versions::Tls13
+        && !policy.require_extended_master_secret
+        && !is_certificate_required
+}
+
+/// The settings for clients of TLS 1.2 without extended master secret. A server that relays such a
+/// handshake can give two sessions one master secret (RFC 7627). So nothing resumes, and no client
+/// proves by it who it is: clients are not asked for certificates.
+fn config_without_ems(
+    context: &Context,
+    provider: &Arc<CryptoProvider>,
+    resolver: Arc<dyn ResolvesServerCert>,
+    lane: &LaneResources,
+) -> Result<ServerConfig, ContextError> {
+    let policy = &context.policy;
+    let provider: Arc<CryptoProvider> = Arc::clone(provider);
+    let mut config = without_tickets(policy, provider, &None, resolver, &lane.clock)?;
+    config.alpn_protocols = policy.spoken_protocols();
+    config.require_ems = false;
+    if context.tickets > 0 {
+        let ticketer = lane.tickets.ticketer(policy.digest());
+        config.ticketer = Arc::new(OpeningTicketer(ticketer));
     }
     Ok(config)
 }

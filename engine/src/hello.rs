@@ -10,10 +10,12 @@ mod gathering;
 mod ja4;
 mod message;
 mod records;
+mod server;
 
 pub use crate::record::RECORD_HEADER_LEN;
 pub use gathering::Gathering;
 pub use ja4::ja4;
+pub(crate) use server::has_extended_master_secret;
 
 use crate::alert::{self, ALERT_RECORD_LEN, AlertDescription};
 use crate::record::HANDSHAKE;
@@ -41,6 +43,9 @@ pub struct Hello {
     /// Whether the client says that it offers less than it can, because more has failed before
     /// (RFC 7507).
     pub is_fallback: bool,
+    /// Whether the client does not offer to bind the master secret of TLS 1.2 to the handshake
+    /// (RFC 7627).
+    pub lacks_extended_master_secret: bool,
     /// Whether an extension is missing without which TLS 1.3 cannot be spoken (RFC 8446 section
     /// 9.2); it matters only where TLS 1.3 is.
     pub lacks_for_tls13: bool,
@@ -53,6 +58,9 @@ pub struct Hello {
     /// Whether ChaCha20-Poly1305 is offered before every AES suite: the mark of a client without
     /// AES instructions, whose order is worth following.
     pub prefers_chacha20: bool,
+    /// Bytes of plaintext that the client wants in one record at most, if it says less than what
+    /// all records may have (RFC 6066 section 4, RFC 8449).
+    pub record_bytes_max: Option<u16>,
     /// The requested server name, lower-cased and without a dot at its end; `None` if there is none
     /// or it is no host name.
     pub server_name: Option<Box<str>>,
@@ -132,7 +140,9 @@ impl Fault {
             // RFC 7507 section 3.
             Self::Fallback => AlertDescription::InappropriateFallback,
             // RFC 8446 section 6.2, where "invalid length" is this one's.
-            Self::TooLong | Self::Undecodable => AlertDescription::DecodeError,
+            Self::Undecodable => AlertDescription::DecodeError,
+            // It may well be decodable: the alert of OpenSSL and BoringSSL for a long message.
+            Self::TooLong => AlertDescription::IllegalParameter,
             // RFC 8446 section 5: whatever it is, it is a record of an unexpected type.
             Self::NotTls | Self::Unexpected => AlertDescription::UnexpectedMessage,
             // RFC 8446 appendix D.5.

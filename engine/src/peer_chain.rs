@@ -67,12 +67,12 @@ impl<'a> PeerChain<'a> {
     /// authorities.
     ///
     /// They are at most [`PEER_CERTIFICATES_MAX`] - 1, and no two have one subject.
-    pub fn line<'s>(
+    pub(crate) fn line<'s>(
         &'s self,
         known: &'s [KnownIssuer],
         is_anchor: impl Fn(&[u8]) -> bool,
         now: UnixTime,
-    ) -> Vec<CertificateDer<'s>> {
+    ) -> Vec<Linked<'s>> {
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let mut line: Vec<Linked<'s>> = Vec::with_capacity(PEER_CERTIFICATES_MAX - 1);
         let mut below = self.own;
@@ -88,12 +88,17 @@ impl<'a> PeerChain<'a> {
             line.push(best);
             below = best;
         }
-        line.iter().map(|each| CertificateDer::from(each.der)).collect()
+        line
     }
 
     /// The peer's own certificate.
     pub fn own(&self) -> CertificateDer<'a> {
         CertificateDer::from(self.own.der)
+    }
+
+    /// The same, with its place in the chain.
+    pub(crate) fn own_linked(&self) -> Linked<'a> {
+        self.own
     }
 }
 

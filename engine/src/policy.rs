@@ -33,6 +33,10 @@ pub struct Policy {
     pub clients: ClientCertificates,
     /// Accepted key exchange groups; among them the client's order decides, as rustls has it.
     pub groups: Vec<Group>,
+    /// Whether clients of TLS 1.2 without extended master secret (RFC 7627) are refused. Otherwise
+    /// they get full handshakes alone, and are not asked for certificates; where certificates are
+    /// required they are refused.
+    pub require_extended_master_secret: bool,
     /// Signature schemes that the server may sign with; empty: all.
     pub schemes: Vec<Scheme>,
     /// Accepted suites in order of preference; empty: all, in the order of [`Suite::ALL`], from
@@ -50,6 +54,20 @@ impl Policy {
     pub fn signs_with(&self, key_type: KeyType) -> bool {
         let allowed = SchemeSet::restricting(&self.schemes);
         allowed.is_none_or(|allowed| !allowed.allowed(key_type.schemes()).is_empty())
+    }
+
+    /// Application protocols that are agreed on: those of the policy, and with HTTP/1.1 its older
+    /// versions, which every server of HTTP/1.1 speaks.
+    pub fn spoken_protocols(&self) -> Vec<Vec<u8>> {
+        let mut spoken = self.alpn.clone();
+        if spoken.iter().any(|protocol| protocol == HTTP_11) {
+            for older in OLDER_HTTP {
+                if !spoken.iter().any(|protocol| protocol == older) {
+                    spoken.push(older.to_vec());
+                }
+            }
+        }
+        spoken
     }
 
     /// Binds tickets to this policy: a ticket issued under one digest never resumes under another.
@@ -100,6 +118,9 @@ impl Policy {
         if self.alpn_mismatch != AlpnMismatch::default() {
             hash.update([5, self.alpn_mismatch as u8]);
         }
+        if self.require_extended_master_secret {
+            hash.update([6]);
+        }
         PolicyDigest(hash.finalize().into())
     }
 }
@@ -115,6 +136,7 @@ impl Default for Policy {
             client_order: false,
             clients: ClientCertificates::NotAsked,
             groups: Group::ALL.to_vec(),
+            require_extended_master_secret: false,
             schemes: Vec::new(),
             suites: Vec::new(),
             unknown_names: UnknownNames::ServeDefault,
@@ -122,6 +144,16 @@ impl Default for Policy {
         }
     }
 }
+
+/// The application protocol by which a policy or a route names one that was agreed on: HTTP/1.1 for
+/// the older versions of HTTP.
+pub fn newest_version(protocol: &[u8]) -> &[u8] {
+    if OLDER_HTTP.contains(&protocol) { HTTP_11 } else { protocol }
+}
+
+/// An application protocol (RFC 7301 section 6).
+const HTTP_11: &[u8] = b"http/1.1";
+const OLDER_HTTP: [&[u8]; 2] = [b"http/1.0", b"http/0.9"];
 
 /// SHA-256 over a [`Policy`]; part of the key that seals a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

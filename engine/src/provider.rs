@@ -22,6 +22,7 @@ mod signing;
 mod suites;
 #[cfg(test)]
 mod tests;
+mod verification;
 
 pub use expanded::EXPANDED_BYTES_MAX;
 pub(crate) use protection::{CONTENT_TYPE_LEN, TAG_LEN, Tls13Direction, tls13_header};
@@ -196,7 +197,7 @@ fn graviola(groups: &[Group]) -> Provider {
         kx_groups: groups.iter().map(|group| key_exchange::of_group(*group)).collect(),
         secure_random: &LaneRandom,
         key_provider: &signing::Keys,
-        ..rustls_graviola::default_provider()
+        signature_verification_algorithms: verification::mixed(),
     };
     Provider { name: "graviola", crypto }
 }

@@ -21,7 +21,8 @@ mod unfinished;
 mod words;
 
 pub use crate::record::RECORD_PLAIN_MAX;
-pub use client::ClientSession;
+pub(crate) use client::is_bound_to_handshake;
+pub use client::{ClientEnd, ClientSession};
 pub use driver::{Role, TlsSession};
 pub use error::SessionError;
 pub(crate) use error::is_authority_as_leaf;

@@ -16,6 +16,7 @@
 //!
 //! nonce  = HMAC(24 random bytes | epoch | certificate | session), its first 24 bytes
 //! ticket = epoch (8 bytes) | nonce (24) | sealed session | tag (16)
+//!          session: what rustls wrote | time of its full handshake (8 bytes, Unix time)
 //!          authenticated with it: epoch | certificate (SHA-256 of the server's own, 32 bytes)
 //! ```
 //!
@@ -26,6 +27,9 @@
 //! sealed earlier cannot be opened by anyone who takes the memory now. A TLS 1.2 client that comes
 //! back gets the same master secret in a ticket of the new epoch (RFC 5077 leaves no other way);
 //! TLS 1.3 makes a fresh secret each time.
+//!
+//! However often its tickets are renewed, a session resumes for at most [`SESSION_AGE_MAX_S`] after
+//! its full handshake.
 //!
 //! # How a new root comes
 //! Whoever takes a root opens all tickets from its epoch on. So roots are replaced: a new one is
@@ -128,7 +132,8 @@ pub use root::{
 pub use sealing::{NONCE_BYTES, TICKET_BYTES_MAX, TicketKey};
 #[cfg(test)]
 pub(crate) use ticketer::OPENED;
-pub use ticketer::Ticketer;
+pub(crate) use ticketer::OpeningTicketer;
+pub use ticketer::{SESSION_AGE_MAX_S, Ticketer};
 
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,8 @@ pub struct Counters {
     pub sent_bytes: Counter,
     /// Completed handshakes.
     pub handshakes: Handshakes,
+    /// Completed handshakes of TLS 1.2 without extended master secret.
+    pub handshakes_without_ems: Counter,
     /// From accept to the end of a completed handshake.
     pub handshake_time: Histogram,
     /// Ended connections by [`Cause`].

@@ -27,7 +27,7 @@ impl Default for Limits {
             connection_age_max: None,
             connections_max: 100_000,
             handshakes_max: 4_096,
-            hello_bytes_max: 16 * 1024,
+            hello_bytes_max: 64 * 1024,
             unfinished_bytes_max: 64 * 1024 * 1024,
         }
     }

@@ -329,6 +329,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let session = connection.session.as_ref().ok_or(Cause::Internal)?;
         let counters = &self.core.counters;
         counters.handshakes.count(session);
+        counters.handshakes_without_ems.add(u64::from(session.lacks_extended_master_secret()));
         counters.handshake_time.record(u64::from(taken_us));
         if session.held_len() > 0 {
             let due_ms = self.core.now_ms + TICKETS_HELD_MS;

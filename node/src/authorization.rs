@@ -23,7 +23,7 @@ pub fn code_of(distrust: &Distrust, chain_len: usize) -> &'static str {
         Distrust::Expired => "CERT_HAS_EXPIRED",
         Distrust::NotYetValid => "CERT_NOT_YET_VALID",
         // The addon asks for no names.
-        Distrust::NotNamed | Distrust::Other(_) => "CERT_REJECTED",
+        Distrust::NameConstraints | Distrust::NotNamed | Distrust::Other(_) => "CERT_REJECTED",
         Distrust::PathTooLong => "PATH_LENGTH_EXCEEDED",
         Distrust::RevocationUnknown => "UNABLE_TO_GET_CRL",
         Distrust::Revoked => "CERT_REVOKED",

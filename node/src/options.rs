@@ -124,6 +124,7 @@ impl Written {
             client_order: !self.honor_cipher_order,
             clients: self.clients(mistakes),
             groups: if groups.is_empty() { default.groups } else { groups },
+            require_extended_master_secret: default.require_extended_master_secret,
             schemes: chosen::schemes(&self.schemes, mistakes),
             suites: chosen::suites(&self.suites, mistakes),
             unknown_names: if self.refuse_unknown_names {
@@ -166,7 +167,7 @@ impl Written {
                 rustls::crypto::aws_lc_rs::default_provider()
             }
         };
-        let mut builder = IndexBuilder::new(&provider, now_s());
+        let mut builder = IndexBuilder::new(&provider, now_s()).take_slow_keys();
         if self.cert.is_empty() && !self.key.is_empty() {
             let message = "key: there is no certificate for it; give cert".to_owned();
             mistakes.push(Mistake::of_value("key", message));
@@ -208,7 +209,7 @@ impl Written {
         let others = (0..self.key.len()).filter(|other| *other != index);
         let tried = std::iter::once(index).chain(others).filter(|key| *key < self.key.len());
         let fits = |key: &usize| {
-            let mut trial = IndexBuilder::new(provider, 0);
+            let mut trial = IndexBuilder::new(provider, 0).take_slow_keys();
             trial.add_pair(&label, chain, "key", &self.key[*key]);
             let errors = trial.finish(DefaultCertificate::Absent).errors;
             !errors.iter().any(|error| matches!(error, CertificateError::KeyMismatch { .. }))

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use sealane_engine::client::ClientContext;
+use sealane_engine::policy::newest_version;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::liveness::Liveness;
 
@@ -144,7 +145,8 @@ impl RelaySettings {
     pub fn destination_for(&self, number: u32, alpn: Option<&[u8]>) -> u32 {
         let index = usize::try_from(number).ok();
         let Some(routes) = index.and_then(|index| self.names.get(index)) else { return 0 };
-        let agreed = routes.by_alpn.iter().find(|(protocol, _)| Some(&**protocol) == alpn);
+        let of = |alpn: &[u8]| routes.by_alpn.iter().find(|(protocol, _)| **protocol == *alpn);
+        let agreed = alpn.and_then(|alpn| of(alpn).or_else(|| of(newest_version(alpn))));
         agreed.map_or(routes.otherwise, |(_, position)| *position)
     }
 }

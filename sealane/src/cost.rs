@@ -91,7 +91,9 @@ pub(crate) fn connection_bytes_of_lane(config: &Config) -> usize {
 fn decoded_bytes(certificate: &Certificate) -> u64 {
     let chain: usize = certificate.chain().map(<[u8]>::len).sum();
     let key = match certificate.key_type() {
-        KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::Ed25519 => CURVE_KEY_BYTES,
+        KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521 | KeyType::Ed25519 => {
+            CURVE_KEY_BYTES
+        }
         KeyType::Rsa { bits } => RSA_KEY_BYTES_PER_BIT * u64::from(bits),
     };
     chain as u64 + key

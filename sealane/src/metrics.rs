@@ -173,7 +173,7 @@ struct PerLane {
     value: fn(&Counters) -> u64,
 }
 
-const PER_LANE: [PerLane; 13] = [
+const PER_LANE: [PerLane; 14] = [
     PerLane {
         name: "sealane_connections_accepted_total",
         kind: Kind::Counter,
@@ -197,6 +197,12 @@ const PER_LANE: [PerLane; 13] = [
         kind: Kind::Gauge,
         help: "Open connections whose handshake is not complete.",
         value: |counters| counters.handshaking.value(),
+    },
+    PerLane {
+        name: "sealane_handshakes_without_extended_master_secret_total",
+        kind: Kind::Counter,
+        help: "Completed handshakes of TLS 1.2 without extended master secret (RFC 7627).",
+        value: |counters| counters.handshakes_without_ems.value(),
     },
     PerLane {
         name: "sealane_clients_by_expired_crl_total",

@@ -122,7 +122,7 @@ pub struct RecordError(&'static str);
 pub(crate) fn key_type_bytes(key_type: KeyType) -> [u8; KEY_TYPE_BYTES] {
     let bits = match key_type {
         KeyType::Rsa { bits } => bits,
-        KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::Ed25519 => 0,
+        KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521 | KeyType::Ed25519 => 0,
     };
     let [high, low] = bits.to_be_bytes();
     [key_type.rank(), high, low]
@@ -132,7 +132,7 @@ pub(crate) fn key_type_bytes(key_type: KeyType) -> [u8; KEY_TYPE_BYTES] {
 pub(crate) fn key_type_from(bytes: [u8; KEY_TYPE_BYTES]) -> Result<KeyType, RecordError> {
     let [_, high, low] = bytes;
     let rsa = KeyType::Rsa { bits: u16::from_be_bytes([high, low]) };
-    [KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::Ed25519, rsa]
+    [KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::EcdsaP521, KeyType::Ed25519, rsa]
         .into_iter()
         .find(|key_type| key_type_bytes(*key_type) == bytes)
         .ok_or(RecordError("an unknown kind of key"))
@@ -206,7 +206,8 @@ mod tests {
     fn what_is_written_reads_back() {
         let bytes = sample().to_bytes().unwrap();
         assert_eq!(Record::parse(&bytes), Ok(sample()));
-        for key_type in [KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::Ed25519] {
+        let curves = [KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::EcdsaP521, KeyType::Ed25519];
+        for key_type in curves {
             let [rank, ..] = key_type_bytes(key_type);
             assert_eq!(key_type_from([rank, 0, 0]), Ok(key_type));
             assert!(key_type_from([rank, 0, 1]).is_err(), "two writings of {key_type}");

@@ -12,7 +12,7 @@ use super::leaf::{Leaf, Link};
 use super::{
     CERTIFICATES_MAX, Certificate, CertificateDigest, CertificateError, CertificateIndex,
     CertificateWarning, KEYS_TRIED_MAX, KeyType, NAMES_PER_CERTIFICATE_MAX, PemContents,
-    RSA_BITS_MAX, RSA_BITS_MIN, decode,
+    RSA_BITS_MAX, RSA_BITS_MIN, RSA_BITS_SLOW_MAX, decode,
 };
 
 /// Collects certificates in their configured order; a problem with one does not stop the others.
@@ -24,6 +24,7 @@ pub struct IndexBuilder<'a> {
     keys_to_try: usize,
     now_s: i64,
     provider: &'a CryptoProvider,
+    rsa_bits_max: usize,
     warnings: Vec<CertificateWarning>,
 }
 
@@ -39,8 +40,16 @@ impl<'a> IndexBuilder<'a> {
             keys_to_try: KEYS_TRIED_MAX,
             now_s,
             provider,
+            rsa_bits_max: RSA_BITS_MAX,
             warnings: Vec::new(),
         }
+    }
+
+    /// The same, for the files of an operator: RSA keys of up to [`RSA_BITS_SLOW_MAX`] bits are
+    /// taken, with a warning. Of anybody else one such key would slow down the clients of all.
+    #[must_use]
+    pub fn take_slow_keys(self) -> Self {
+        Self { rsa_bits_max: RSA_BITS_SLOW_MAX, ..self }
     }
 
     /// Adds a text that holds both chain and key.
@@ -125,7 +134,7 @@ impl<'a> IndexBuilder<'a> {
             position: 1,
             reason,
         })?;
-        let key_type = served_key_type(label, &leaf)?;
+        let key_type = served_key_type(label, &leaf, self.rsa_bits_max)?;
         let count = leaf.names.len();
         if count > NAMES_PER_CERTIFICATE_MAX {
             return Err(CertificateError::TooManyNames { label: label.into(), count });
@@ -136,6 +145,7 @@ impl<'a> IndexBuilder<'a> {
         self.warn_of_chain(label, &leaf, chain, &links);
         let ends = links.iter().map(|link| link.not_after_s);
         let chain_not_after_s = ends.fold(leaf.link.not_after_s, i64::min);
+        self.warnings.extend(slow_key(label, key_type));
         let parts = chain.iter().map(Vec::as_slice).chain([key.der()]);
         self.certificates.push(Arc::new(Certificate {
             chain_not_after_s,
@@ -386,15 +396,32 @@ impl Clashes {
     }
 }
 
-fn served_key_type(label: &str, leaf: &Leaf) -> Result<KeyType, CertificateError> {
+fn served_key_type(
+    label: &str,
+    leaf: &Leaf,
+    rsa_bits_max: usize,
+) -> Result<KeyType, CertificateError> {
     let key_type = leaf
         .key_type
         .ok_or_else(|| CertificateError::UnsupportedKey { label: label.to_owned() })?;
     if let KeyType::Rsa { bits } = key_type {
         let bits = usize::from(bits);
-        if !(RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits) {
-            return Err(CertificateError::RsaKeySize { label: label.into(), bits });
+        if !(RSA_BITS_MIN..=rsa_bits_max).contains(&bits) {
+            let label = label.into();
+            return Err(CertificateError::RsaKeySize { label, bits, bits_max: rsa_bits_max });
         }
     }
     Ok(key_type)
 }
+
+/// The warning that a handshake takes long. The time grows with the third power of the size.
+fn slow_key(label: &str, key_type: KeyType) -> Option<CertificateWarning> {
+    let KeyType::Rsa { bits } = key_type else { return None };
+    let bits = usize::from(bits);
+    let ms = RSA_SLOW_MAX_MS * bits.pow(3) / RSA_BITS_SLOW_MAX.pow(3);
+    let label = label.into();
+    (bits > RSA_BITS_MAX).then_some(CertificateWarning::SlowKey { label, bits, ms })
+}
+
+/// Milliseconds of a signature by a key of [`RSA_BITS_SLOW_MAX`], measured on an AMD EPYC.
+const RSA_SLOW_MAX_MS: usize = 43;

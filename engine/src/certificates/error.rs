@@ -2,7 +2,7 @@
 
 use super::{
     CERTIFICATES_MAX, CHAIN_CERTIFICATES_MAX, KeyType, NAMES_PER_CERTIFICATE_MAX, PEM_BYTES_MAX,
-    RSA_BITS_MAX, RSA_BITS_MIN,
+    RSA_BITS_MIN,
 };
 use crate::days::days;
 use crate::pem::{Damage, Foreign};
@@ -136,7 +136,7 @@ pub enum CertificateError {
     },
     /// An RSA key that is too weak for clients, or too slow for the server.
     #[error(
-        "{label}: an RSA key of {bits} bits; {RSA_BITS_MIN} to {RSA_BITS_MAX} are served: issue \
+        "{label}: an RSA key of {bits} bits; {RSA_BITS_MIN} to {bits_max} are served: issue \
          the certificate again, best with an ECDSA P-256 key"
     )]
     RsaKeySize {
@@ -144,6 +144,8 @@ pub enum CertificateError {
         label: String,
         /// Bits of the modulus.
         bits: usize,
+        /// Bits that are served at most, from where it comes.
+        bits_max: usize,
     },
     /// Several keys, so which one is meant is unclear.
     #[error(
@@ -170,7 +172,7 @@ pub enum CertificateError {
     /// A kind of key that is not served.
     #[error(
         "{label}: a kind of key that is not served; issue the certificate again with ECDSA P-256, \
-         ECDSA P-384, Ed25519 or RSA"
+         P-384 or P-521, Ed25519 or RSA"
     )]
     UnsupportedKey {
         /// The file with the chain or with the key.
@@ -279,6 +281,19 @@ pub enum CertificateWarning {
         label: String,
         /// Counted from 1, the server's own certificate.
         position: usize,
+    },
+    /// An RSA key that slows down all clients of a lane.
+    #[error(
+        "{label}: an RSA key of {bits} bits: each handshake takes about {ms} ms of a lane, for \
+         which all its clients wait; issue the certificate again, best with an ECDSA P-256 key"
+    )]
+    SlowKey {
+        /// The file with the chain.
+        label: String,
+        /// Bits of the modulus.
+        bits: usize,
+        /// Milliseconds of a signature.
+        ms: usize,
     },
 }
 

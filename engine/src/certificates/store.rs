@@ -11,7 +11,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 
 use super::{
-    AskedName, CertificateDigest, CertificateError, EncodedKey, Inventory, KeyType, decode,
+    AskedName, CertificateDigest, CertificateError, EncodedKey, Inventory, KeyType, RSA_BITS_MAX,
+    decode,
 };
 
 /// Certificates found by name anew for each hello, with their keys sealed until one is needed.
@@ -90,12 +91,19 @@ impl OpenedCertificate {
     /// Decodes the key and checks that it fits; `label` names the certificate in errors.
     ///
     /// # Errors
-    /// The key does not belong to the certificate, or `provider` does not take it.
+    /// The key does not belong to the certificate, is too slow, or `provider` does not take it.
     pub fn decode(
         self,
         label: &str,
         provider: &CryptoProvider,
     ) -> Result<CertifiedKey, CertificateError> {
+        // A key that was stored by an earlier version may be larger.
+        if let Some(KeyType::Rsa { bits }) = self.key.public_half().map(|half| half.key_type)
+            && usize::from(bits) > RSA_BITS_MAX
+        {
+            let (label, bits) = (label.into(), bits.into());
+            return Err(CertificateError::RsaKeySize { label, bits, bits_max: RSA_BITS_MAX });
+        }
         decode(label, self.chain, &self.key, provider)
     }
 }

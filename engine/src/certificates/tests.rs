@@ -13,12 +13,15 @@ use rcgen::{
 use rustls::crypto::CryptoProvider;
 
 use super::*;
+use crate::policy::Group;
+use crate::provider::{ProviderChoice, lane_provider};
 use crate::tickets::{LaneClock, UnixSeconds};
 
 const NOW_S: i64 = 1_800_000_000;
 
 fn providers() -> [CryptoProvider; 2] {
-    [rustls::crypto::aws_lc_rs::default_provider(), rustls_graviola::default_provider()]
+    [ProviderChoice::AwsLc, ProviderChoice::Graviola]
+        .map(|choice| lane_provider(choice, &Group::ALL).unwrap().crypto)
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -12,9 +12,11 @@ use rustls::time_provider::TimeProvider;
 
 use super::error::ClientOptionsError;
 use super::options::{ALPN_PROTOCOLS_MAX, ClientOptions, OptionsDigest, Roots, Verification};
+use super::sessions::LaneSessions;
 use super::table::Counters;
 use super::verifier::LaneVerifier;
 use crate::anchors::Anchors;
+use crate::pinned::{Pinned, Purpose};
 use crate::policy::{Group, Versions};
 use crate::provider::lane_provider;
 use crate::tickets::{LaneClock, UnixSeconds};
@@ -28,6 +30,8 @@ pub struct ClientContext {
     digest: OptionsDigest,
     /// Without the roots: they are parsed, and their source is of no use any more.
     options: ClientOptions,
+    /// The roots again: a server may show one as its own certificate.
+    pinned: Pinned,
 }
 
 impl ClientContext {
@@ -47,6 +51,7 @@ impl ClientContext {
             counters: Arc::clone(counters),
             digest,
             options: ClientOptions { roots: Roots::none(), ..options.clone() },
+            pinned: Pinned::all(options.roots.ders(), Purpose::Server, false),
         });
         // A context that cannot be replicated never reaches a lane.
         context.replica(Arc::new(LaneClock::new(UnixSeconds(0))))?;
@@ -85,10 +90,9 @@ impl ClientContext {
         config.alpn_protocols.clone_from(&options.alpn);
         // A server that relays the handshake could pass on what this client's certificate vouches
         // for (RFC 7627); TLS 1.3 has no such gap.
-        config.require_ems = true;
-        // rustls' store is behind a lock, which no other lane ever takes.
+        config.require_ems = options.require_extended_master_secret || options.identity.is_some();
         config.resumption = match options.resumption {
-            true => Resumption::in_memory_sessions(LANE_SESSIONS_MAX),
+            true => Resumption::store(Arc::new(LaneSessions::new(LANE_SESSIONS_MAX))),
             false => Resumption::disabled(),
         };
         Ok(Arc::new(config))
@@ -117,6 +121,11 @@ impl ClientContext {
             Verification::DangerousNone => None,
             Verification::Full => Some(&self.anchors),
         }
+    }
+
+    /// The roots that a server may show as its own certificate.
+    pub(super) fn pinned(&self) -> &Pinned {
+        &self.pinned
     }
 
     /// The reference count that lanes share.

@@ -30,6 +30,10 @@ pub struct ClientOptions {
     pub identity: Option<ClientIdentity>,
     /// The cryptography.
     pub provider: ProviderChoice,
+    /// Whether servers that speak TLS 1.2 without extended master secret (RFC 7627) are refused.
+    /// Otherwise their sessions are not resumed. They are refused in any case if there is an
+    /// identity.
+    pub require_extended_master_secret: bool,
     /// Whether a lane resumes its earlier sessions with a server.
     pub resumption: bool,
     /// Who may issue the server's certificate.
@@ -49,6 +53,7 @@ impl ClientOptions {
             groups: Group::ALL.to_vec(),
             identity: None,
             provider: ProviderChoice::Auto,
+            require_extended_master_secret: false,
             resumption: true,
             roots,
             verification: Verification::Full,
@@ -69,6 +74,7 @@ impl ClientOptions {
             self.verification as u8,
             u8::from(self.resumption),
             self.provider as u8,
+            u8::from(self.require_extended_master_secret),
         ]);
         hash.update((self.groups.len() as u64).to_be_bytes());
         for group in &self.groups {
@@ -340,7 +346,7 @@ impl ClientIdentity {
     fn indexed(add: impl FnOnce(&mut IndexBuilder<'_>)) -> Result<Self, ClientOptionsError> {
         let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL)?.crypto;
         // Its dates are looked at where a clock is.
-        let mut builder = IndexBuilder::new(&provider, 0);
+        let mut builder = IndexBuilder::new(&provider, 0).take_slow_keys();
         add(&mut builder);
         let indexed = builder.finish(DefaultCertificate::First);
         if let Some(error) = indexed.errors.into_iter().next() {

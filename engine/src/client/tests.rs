@@ -387,7 +387,11 @@ fn a_server_that_wants_a_certificate_is_told_from_others() {
 #[test]
 fn an_authority_that_serves_with_its_own_certificate_is_told() {
     let authority = Authority::new("a");
-    let server = Authority::server_with(authority.0.der(), authority.0.key(), None);
+    let mut params = CertificateParams::new(vec!["one.test".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let own = params.signed_by(&key, &authority.0).unwrap();
+    let server = Authority::server_with(own.der(), &key, None);
     let mut contexts = ClientContexts::new();
     let slot = ContextSlot::new(contexts.context(&authority.options()).unwrap());
     let error = refused(connect(&mut lane(&slot), "one.test", &server));

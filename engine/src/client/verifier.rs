@@ -6,11 +6,13 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
-use webpki::{ExpirationPolicy, KeyUsage};
+use webpki::{EndEntityCert, ExpirationPolicy, KeyUsage};
 
 use super::context::ClientContext;
 use crate::anchors::{Asked, refusal};
 use crate::peer_chain::PeerChain;
+use crate::pinned::is_common_name;
+use crate::revocation::RevocationLists;
 
 /// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
 #[derive(Debug)]
@@ -35,12 +37,17 @@ impl ServerCertVerifier for LaneVerifier {
             let asked = Asked {
                 algorithms: &self.algorithms,
                 crl_expiration: ExpirationPolicy::Enforce,
-                crls: &[],
+                crls: &RevocationLists::default(),
                 now,
                 usage: KeyUsage::server_auth(),
             };
-            let own = anchors.verify(end_entity, &chain, &asked)?;
-            own.verify_is_valid_for_subject_name(name).map_err(refusal)?;
+            match anchors.verify(end_entity, &chain, &asked) {
+                Ok(own) => own.verify_is_valid_for_subject_name(name).map_err(refusal)?,
+                Err(error) => {
+                    self.context.pinned().admit(end_entity, error, now)?;
+                    check_name_of_pinned(end_entity, name)?;
+                }
+            }
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -65,5 +72,13 @@ impl ServerCertVerifier for LaneVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
+    }
+}
+
+fn check_name_of_pinned(own: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
+    let certificate = EndEntityCert::try_from(own).map_err(refusal)?;
+    match certificate.verify_is_valid_for_subject_name(name) {
+        Err(_) if is_common_name(own, name) => Ok(()),
+        judged => judged.map_err(refusal),
     }
 }

@@ -40,7 +40,7 @@ impl Presented {
 }
 
 /// A name as RFC 4514 writes it: the last part first.
-pub(super) fn distinguished(name: &X509Name<'_>) -> String {
+pub(crate) fn distinguished(name: &X509Name<'_>) -> String {
     let mut parts: Vec<String> =
         name.iter().map(|part| part.iter().map(attribute).collect::<Vec<_>>().join("+")).collect();
     parts.reverse();
@@ -52,7 +52,7 @@ pub(super) fn read(der: &[u8]) -> Option<X509Certificate<'_>> {
 }
 
 /// Alternative names of `certificate`; of two extensions with names neither counts.
-pub(super) fn alternative_names<'a>(certificate: &'a X509Certificate<'_>) -> Vec<GeneralName<'a>> {
+pub(crate) fn alternative_names<'a>(certificate: &'a X509Certificate<'_>) -> Vec<GeneralName<'a>> {
     match certificate.subject_alternative_name() {
         Ok(Some(extension)) => extension.value.general_names.clone(),
         Ok(None) | Err(_) => Vec::new(),

@@ -1,23 +1,17 @@
 //! What a ticket is worth that continues a session with a client's certificate.
 //!
-//! ```text
-//! session = what rustls wrote | when the client last showed its certificate (8 bytes, Unix time)
-//! ```
-//!
 //! rustls verifies nothing when a session resumes, and the policy's digest, which binds tickets,
 //! has the roots but not the revocation lists: those come anew every hour. So a ticket is judged
 //! when it is opened. One that does not count is as good as none: the handshake is full, the client
 //! shows what it has now, and if that is no better it gets the alert that says why.
 //!
-//! The time of the full handshake goes on from ticket to ticket: rustls gives each resumed session
-//! new ones, so that otherwise who comes back in time would never again have to hold its key.
+//! A ticket holds the time of the full handshake, when the client last proved that it holds its
+//! key: a policy may let sessions resume for a shorter time than all others.
 
 use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use rustls::time_provider::TimeProvider as _;
-
-use zeroize::Zeroizing;
 
 use super::LaneVerifier;
 use crate::tickets::{LaneClock, UnixSeconds};
@@ -55,25 +49,6 @@ impl Proofs {
         self.verifier.admit(leaf, intermediates, clock.current_time()).is_ok()
     }
 }
-
-/// A session as it is sealed: with the time of its full handshake behind it.
-pub(crate) fn dated(session: &[u8], proved_at: UnixSeconds) -> Zeroizing<Vec<u8>> {
-    // Reserved whole, so that the session is in no other buffer.
-    let mut dated = Zeroizing::new(Vec::with_capacity(session.len() + DATE_BYTES));
-    dated.extend_from_slice(session);
-    dated.extend_from_slice(&proved_at.0.to_be_bytes());
-    dated
-}
-
-/// Takes the time off a session that was sealed with it.
-pub(crate) fn take_date(dated: &mut Vec<u8>) -> Option<UnixSeconds> {
-    let (session, date) = dated.split_last_chunk::<DATE_BYTES>()?;
-    let (session_len, date) = (session.len(), u64::from_be_bytes(*date));
-    dated.truncate(session_len);
-    Some(UnixSeconds(date))
-}
-
-const DATE_BYTES: usize = 8;
 
 /// The client's chain in a session that rustls 0.23 wrote down; none if it is written otherwise.
 ///

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
-use rustls::{CertificateError, DistinguishedName, Error};
+use rustls::{DistinguishedName, Error};
 use sha2::{Digest, Sha256};
-use webpki::{CertRevocationList, ExpirationPolicy, KeyUsage, OwnedCertRevocationList};
-use x509_parser::prelude::{CertificateRevocationList, FromDer as _};
+use webpki::{ExpirationPolicy, KeyUsage};
+use x509_parser::prelude::FromDer as _;
 use x509_parser::x509::X509Name;
 
 use super::names::{self, ClientName};
-use super::pinned::Pinned;
 use super::presented::{distinguished, read};
 use super::{ClientRootsError, Distrust};
-use crate::anchors::{Anchors, Asked, words};
+use crate::anchors::{Anchors, Asked};
 use crate::certificates::{is_authority, is_self_issued};
 use crate::client::Roots;
 use crate::peer_chain::PeerChain;
 use crate::pem::{Foreign, PemError, SectionKind, sections};
-use crate::session::is_authority_as_leaf;
+use crate::pinned::{Pinned, Purpose};
+use crate::revocation::{List, RevocationList, RevocationLists};
 
 /// Authorities that may issue to clients, with their revocation lists: immutable, shared by all
 /// lanes, and read-only for them.
@@ -39,6 +39,7 @@ pub struct ClientRoots {
     lists: Arc<[RevocationList]>,
     rules: Arc<ClientRules>,
     subjects: Arc<[DistinguishedName]>,
+    superseded: Arc<[RevocationList]>,
     trust: Arc<Trust>,
 }
 
@@ -75,9 +76,11 @@ impl ClientRoots {
         hash.update(roots.digest());
         let digest = hash.clone().finalize().into();
         let lists = read_crls(crls)?;
-        for (der, ..) in &lists {
+        for (der, _) in &lists {
             hash.update(Sha256::digest(der));
         }
+        let lists = lists.into_iter().map(|(_, list)| list).collect();
+        let (crls, superseded) = RevocationLists::choose(lists);
         let anchors = roots.anchors(|anchors, der| {
             match (is_authority(der), is_self_issued(der)) {
                 // webpki believes whatever an anchor signed, also if the anchor may sign nothing.
@@ -86,15 +89,15 @@ impl ClientRoots {
                 (true, false) => anchors.know(der),
             }
         })?;
-        let (crls, lists): (Vec<_>, Vec<_>) =
-            lists.into_iter().map(|(_, list, shown)| (list, shown)).unzip();
-        let pinned = Pinned::among(roots.ders(), !crls.is_empty());
+        let own = roots.ders().filter(|der| is_self_issued(der));
+        let pinned = Pinned::all(own, Purpose::Client, !crls.is_empty());
         Ok(Self {
             content: hash.finalize().into(),
             digest,
-            lists: lists.into(),
+            lists: crls.shown().cloned().collect(),
             rules: Arc::default(),
             subjects: roots.subjects()?.into(),
+            superseded: superseded.into(),
             trust: Arc::new(Trust { anchors, crls, pinned }),
         })
     }
@@ -119,9 +122,14 @@ impl ClientRoots {
         &self.subjects
     }
 
-    /// The revocation lists of these roots.
+    /// The revocation lists that count.
     pub fn lists(&self) -> &[RevocationList] {
         &self.lists
+    }
+
+    /// The lists that do not count, because there is a newer one of the same issuer.
+    pub fn superseded(&self) -> &[RevocationList] {
+        &self.superseded
     }
 
     /// The authorities of which there is no list, as RFC 4514 writes names, if there are lists at
@@ -195,17 +203,6 @@ pub struct ClientRules {
     pub proof_age_max: Option<Duration>,
 }
 
-/// A revocation list as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RevocationList {
-    /// The name of its issuer, in DER.
-    pub issuer: Box<[u8]>,
-    /// The same in words, as RFC 4514 writes names.
-    pub issuer_text: String,
-    /// When the next one is due, in Unix time: from then on it has ended.
-    pub next_update_s: i64,
-}
-
 /// By what kind of lists a chain was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lists {
@@ -223,7 +220,7 @@ fn is_of_ended_list(error: &Error) -> bool {
 #[derive(Debug)]
 pub(super) struct Trust {
     anchors: Anchors,
-    crls: Vec<CertRevocationList<'static>>,
+    crls: RevocationLists,
     pinned: Pinned,
 }
 
@@ -243,23 +240,14 @@ impl Trust {
         };
         let usage = KeyUsage::client_auth();
         let asked = Asked { algorithms, crl_expiration, crls: &self.crls, now, usage };
-        let refused = match self.anchors.verify(leaf, &chain, &asked) {
-            Ok(_) => return Ok(()),
-            Err(Error::InvalidCertificate(error))
-                if error == CertificateError::UnknownIssuer || is_authority_as_leaf(&error) =>
-            {
-                error
-            }
-            Err(error) => return Err(error),
-        };
-        match self.pinned.judge(leaf, now) {
-            Some(judged) => judged,
-            None => Err(Error::InvalidCertificate(refused)),
+        match self.anchors.verify(leaf, &chain, &asked) {
+            Ok(_) => Ok(()),
+            Err(error) => self.pinned.admit(leaf, error, now),
         }
     }
 
     fn lists(&self, serial: &[u8]) -> bool {
-        self.crls.iter().any(|list| !matches!(list.find_serial(serial), Ok(None)))
+        self.crls.have_serial(serial)
     }
 }
 
@@ -275,60 +263,46 @@ impl fmt::Debug for ClientRoots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientRoots")
             .field("anchors", &self.trust.anchors)
-            .field("crls", &self.trust.crls.len())
+            .field("crls", &self.lists.len())
             .finish_non_exhaustive()
     }
 }
 
-/// A revocation list as it was written, as it is asked, and as it is shown.
-type List = (CertificateRevocationListDer<'static>, CertRevocationList<'static>, RevocationList);
-
 /// The lists of all texts, each once, sorted.
-fn read_crls(texts: &[(&str, &[u8])]) -> Result<Vec<List>, ClientRootsError> {
+fn read_crls(
+    texts: &[(&str, &[u8])],
+) -> Result<Vec<(CertificateRevocationListDer<'static>, List)>, ClientRootsError> {
     let bytes = texts.iter().map(|(_, text)| text.len()).sum();
     if bytes > CRL_BYTES_MAX {
         return Err(ClientRootsError::CrlsTooLarge { bytes });
     }
-    let mut lists: Vec<List> = Vec::new();
+    let mut lists = Vec::new();
     for (label, text) in texts {
         let before = lists.len();
         let found = sections(text).map_err(|PemError { damage, line }| {
             ClientRootsError::BrokenCrlPem { label: (*label).to_owned(), line, damage }
         })?;
-        // Certificates of the issuers may be in the same file; what is trusted is named elsewhere.
+        // Certificates of the issuers may be in the same file; the trusted ones are named elsewhere.
         let found = found.into_iter().filter(|each| each.kind == SectionKind::RevocationList);
         for (found, section) in found.enumerate() {
-            let (label, position) = ((*label).to_owned(), found + 1);
+            let position = found + 1;
             let crl = CertificateRevocationListDer::from(section.into_public());
-            let bad = |reason| ClientRootsError::BadCrl { label, position, reason };
-            let (list, shown) = read_crl(&crl).map_err(bad)?;
-            lists.push((crl, list, shown));
+            let bad =
+                |reason| ClientRootsError::BadCrl { label: (*label).to_owned(), position, reason };
+            let list = List::parse(label, &crl).map_err(bad)?;
+            lists.push((crl, list));
         }
         if lists.len() == before {
             let (label, found) = ((*label).to_owned(), Foreign::of(text));
             return Err(ClientRootsError::NoCrlInText { label, found });
         }
     }
-    lists.sort_unstable_by(|(a, ..), (b, ..)| a.as_ref().cmp(b.as_ref()));
-    lists.dedup_by(|(a, ..), (b, ..)| a == b);
+    lists.sort_by(|(a, _), (b, _)| a.as_ref().cmp(b.as_ref()));
+    lists.dedup_by(|(a, _), (b, _)| a == b);
     if lists.len() > CRLS_MAX {
         return Err(ClientRootsError::TooManyCrls { count: lists.len() });
     }
     Ok(lists)
-}
-
-fn read_crl(der: &[u8]) -> Result<(CertRevocationList<'static>, RevocationList), String> {
-    let list = OwnedCertRevocationList::from_der(der).map_err(|error| words(&error))?;
-    let (_, shown) =
-        CertificateRevocationList::from_der(der).map_err(|_| "its structure cannot be read")?;
-    // webpki takes none without it.
-    let next_update = shown.next_update().ok_or("it has no next update")?;
-    let shown = RevocationList {
-        issuer: shown.issuer().as_raw().into(),
-        issuer_text: distinguished(shown.issuer()),
-        next_update_s: next_update.timestamp(),
-    };
-    Ok((list.into(), shown))
 }
 
 /// Revocation lists of one policy.

@@ -47,6 +47,12 @@ pub enum Distrust {
     /// Anything else.
     #[error("the client's certificate cannot be verified: {0}")]
     Other(Error),
+    /// A name of it or of one of its issuers is outside of what an authority may issue for.
+    #[error(
+        "a name in the client's chain is outside of what one of its authorities may issue for (its \
+         name constraints)"
+    )]
+    NameConstraints,
     /// The certificate has none of the names that may come in.
     #[error(
         "the client's certificate has none of the names that are admitted; admit one of its own, \
@@ -98,6 +104,7 @@ impl Distrust {
             Self::BadSignature => "signature",
             Self::CrlExpired => "crl_expired",
             Self::Expired => "expired",
+            Self::NameConstraints => "name_constraints",
             Self::NotNamed => "name",
             Self::NotYetValid => "not_yet_valid",
             Self::Other(_) => "unusable",
@@ -122,6 +129,9 @@ impl Distrust {
             E::Revoked => Self::Revoked,
             E::UnknownIssuer => Self::unknown_issuer(chain),
             E::UnknownRevocationStatus => Self::RevocationUnknown,
+            _ if unnamed(refusal) == Some(&webpki::Error::NameConstraintViolation) => {
+                Self::NameConstraints
+            }
             _ if unnamed(refusal) == Some(&webpki::Error::PathLenConstraintViolated) => {
                 Self::PathTooLong
             }

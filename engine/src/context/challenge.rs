@@ -25,7 +25,7 @@ impl LaneContext {
         let answered = answer.and_then(|found| {
             found
                 .map(|opened| {
-                    let provider = Arc::clone(self.configs.server_order.crypto_provider());
+                    let provider = Arc::clone(self.settings.configs.server_order.crypto_provider());
                     let certified = opened.decode(name, &provider).map_err(|_| StoreFailure)?;
                     let resolver = Arc::new(SingleCertAndKey::from(certified));
                     let policy = &self.context.policy;

@@ -77,7 +77,6 @@ pub(super) fn chain_cost(chain: &[CertificateDer<'_>], judge: &Judge) -> Cost {
         Err(_) => 0,
         Ok(parsed) => {
             let line = parsed.line(&[], |_| false, now());
-            let line: Vec<_> = line.iter().map(|der| Linked::parse(der).unwrap()).collect();
             // The leaf once, and the line at each depth.
             1 + search(Linked::parse(own).unwrap().issuer, &mut Vec::new(), &line, 0)
         }

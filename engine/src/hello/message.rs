@@ -1,6 +1,7 @@
 //! The ClientHello as a handshake message.
 
 use super::{Fault, Hello, Offered};
+use crate::record::RECORD_PLAIN_MAX;
 
 /// Whether `message` is a ClientHello as long as its header says, so far as that can be said.
 /// `record_left` bytes of its last record have not arrived.
@@ -68,7 +69,12 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
     let _compression = reader.vector8()?;
 
     let (prefers_chacha20, is_fallback) = look_at_suites(suites);
-    let mut hello = Hello { is_fallback, prefers_chacha20, ..Hello::default() };
+    let mut hello = Hello {
+        is_fallback,
+        lacks_extended_master_secret: true,
+        prefers_chacha20,
+        ..Hello::default()
+    };
     hello.offered.suites = u16::try_from(suites.len() / 2).unwrap_or(u16::MAX);
     hello.offered.note_version(legacy);
     if reader.0.is_empty() {
@@ -85,7 +91,13 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
         match kind {
             EXTENSION_ALPN => hello.alpn = Reader(content).vector16()?.into(),
             EXTENSION_EARLY_DATA => hello.offers_early_data = true,
+            EXTENSION_EXTENDED_MASTER_SECRET => hello.lacks_extended_master_secret = false,
             EXTENSION_KEY_SHARE => seen.key_share = true,
+            EXTENSION_MAX_FRAGMENT_LENGTH => seen.fragment_bytes_max = fragment_bytes_max(content),
+            EXTENSION_RECORD_SIZE_LIMIT => {
+                seen.has_record_size_limit = true;
+                seen.record_bytes_max = record_bytes_max(content);
+            }
             EXTENSION_PRE_SHARED_KEY => seen.pre_shared_key = true,
             EXTENSION_SERVER_NAME => hello.server_name = host_name(content),
             EXTENSION_SIGNATURE_ALGORITHMS => seen.signature_algorithms = true,
@@ -106,14 +118,22 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
         }
     }
     hello.lacks_for_tls13 = hello.offers_tls13 && seen.lacks_for_tls13();
+    // RFC 8449 section 5: the other extension does not count then.
+    hello.record_bytes_max = match seen.has_record_size_limit {
+        true => seen.record_bytes_max,
+        false => seen.fragment_bytes_max,
+    };
     Some((hello, versions))
 }
 
-/// Extensions that TLS 1.3 needs.
+/// Extensions that TLS 1.3 needs, and limits of records.
 #[derive(Default)]
 struct Seen {
+    fragment_bytes_max: Option<u16>,
+    has_record_size_limit: bool,
     key_share: bool,
     pre_shared_key: bool,
+    record_bytes_max: Option<u16>,
     signature_algorithms: bool,
     supported_groups: bool,
 }
@@ -124,6 +144,21 @@ impl Seen {
         let for_certificate = self.signature_algorithms && self.supported_groups;
         !self.pre_shared_key && !for_certificate || self.supported_groups != self.key_share
     }
+}
+
+/// The limit in an extension max_fragment_length: 512 bytes to 4 KiB.
+fn fragment_bytes_max(extension: &[u8]) -> Option<u16> {
+    match extension {
+        [code @ 1..=4] => Some(1 << (8 + code)),
+        _ => None,
+    }
+}
+
+/// The limit in an extension record_size_limit, without the byte for the type of content that it
+/// counts under TLS 1.3.
+fn record_bytes_max(extension: &[u8]) -> Option<u16> {
+    let limit = Reader(extension).u16().filter(|limit| *limit >= RECORD_SIZE_LIMIT_MIN)?;
+    Some(limit - 1).filter(|limit| usize::from(*limit) < RECORD_PLAIN_MAX)
 }
 
 /// Whether ChaCha20-Poly1305 is preferred to AES, and whether the hello is a fallback.
@@ -165,7 +200,7 @@ impl<'a> Reader<'a> {
         Some(front)
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    pub(super) fn u8(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
 
@@ -189,8 +224,14 @@ pub(super) const HANDSHAKE_HEADER_LEN: usize = 4;
 const CLIENT_HELLO: u8 = 1;
 pub(super) const EXTENSION_ALPN: u16 = 16;
 const EXTENSION_EARLY_DATA: u16 = 42;
+/// RFC 7627.
+pub(super) const EXTENSION_EXTENDED_MASTER_SECRET: u16 = 23;
 const EXTENSION_KEY_SHARE: u16 = 51;
+/// RFC 6066 section 4.
+const EXTENSION_MAX_FRAGMENT_LENGTH: u16 = 1;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
+/// RFC 8449.
+const EXTENSION_RECORD_SIZE_LIMIT: u16 = 28;
 pub(super) const EXTENSION_SERVER_NAME: u16 = 0;
 pub(super) const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
 const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
@@ -199,6 +240,8 @@ pub(super) const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 const FALLBACK_SCSV: u16 = 0x5600;
 /// RFC 1035 section 2.3.4.
 const HOST_NAME_LEN_MAX: usize = 253;
+/// RFC 8449 section 4.
+const RECORD_SIZE_LIMIT_MIN: u16 = 64;
 const SSL3: u16 = 0x0300;
 const TLS12: u16 = 0x0303;
 const TLS13: u16 = 0x0304;

@@ -289,7 +289,7 @@ fn what_is_no_hello_is_refused_with_its_alert_as_soon_as_it_shows() {
         assert_eq!(gather(bytes, 1, BYTES_MAX).2, Peek::Refused(fault), "{bytes:?}");
         assert_eq!(fault.alert(), [21, 3, 3, 0, 2, 2, u8::from(alert)]);
     }
-    assert_eq!(Fault::TooLong.alert()[6], u8::from(AlertDescription::DecodeError));
+    assert_eq!(Fault::TooLong.alert()[6], u8::from(AlertDescription::IllegalParameter));
 }
 
 #[test]
@@ -423,5 +423,32 @@ proptest! {
         if let (Some(name), Peek::Hello(hello)) = (by_rustls(&bytes), peek(&bytes, BYTES_MAX)) {
             prop_assert_eq!(name, hello.server_name.map(String::from));
         }
+    }
+}
+
+#[test]
+fn limits_of_records_are_read() {
+    let record = from_hex(CAPTURED[4].1);
+    let read = |extensions: &[(u16, &[u8])]| {
+        let mut message = record[RECORD_HEADER_LEN..].to_vec();
+        for (kind, content) in extensions {
+            extend(&mut message, *kind, content);
+        }
+        parse(&message).unwrap().record_bytes_max
+    };
+    const FRAGMENT: u16 = 1;
+    const SIZE: u16 = 28;
+    assert_eq!(read(&[]), None);
+    for (code, bytes_max) in
+        [(0, None), (1, Some(512)), (2, Some(1024)), (4, Some(4096)), (5, None)]
+    {
+        assert_eq!(read(&[(FRAGMENT, &[code])]), bytes_max, "{code}");
+    }
+    for (limit, bytes_max) in
+        [(63, None), (64, Some(63)), (1024, Some(1023)), (16_384, Some(16_383)), (16_385, None)]
+    {
+        let limit = u16::to_be_bytes(limit);
+        assert_eq!(read(&[(SIZE, &limit)]), bytes_max, "{limit:?}");
+        assert_eq!(read(&[(FRAGMENT, &[1]), (SIZE, &limit)]), bytes_max, "{limit:?}");
     }
 }

@@ -183,7 +183,7 @@ fn line(
     };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
     let line = chain.line(known, is_anchor, now);
-    line.into_iter().map(CertificateDer::into_owned).collect()
+    line.into_iter().map(|each| CertificateDer::from(each.der).into_owned()).collect()
 }
 
 fn certificate_error(fault: ChainFault) -> CertificateError {

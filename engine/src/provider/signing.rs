@@ -1,4 +1,4 @@
-//! Private keys: elliptic curves with graviola, RSA with AWS-LC.
+//! Private keys: elliptic curves but P-521 with graviola, P-521 and RSA with AWS-LC.
 //!
 //! AWS-LC signs RSA-2048 in less than half of graviola's time where the processor has AVX-512 IFMA,
 //! and in about the same elsewhere. It pays with a random call per signature, which touches the two
@@ -28,7 +28,7 @@ impl KeyProvider for Keys {
         let encoded = Zeroizing::new(encoded);
         match elliptic(&encoded) {
             Some(key) => Ok(Arc::new(key)),
-            // RSA, and the words for whatever nobody can read.
+            // RSA, P-521, and the error for what cannot be read.
             None => aws_lc_rs::sign::any_supported_type(&encoded),
         }
     }

@@ -15,6 +15,24 @@ use super::{Library, Provider, ProviderChoice, ProviderError, SelfTests, lane_pr
 use crate::policy::Group;
 
 #[test]
+fn both_libraries_verify_the_same_signatures() {
+    let verified = |choice| {
+        let crypto = lane_provider(choice, &Group::ALL).unwrap().crypto;
+        let algorithms = crypto.signature_verification_algorithms;
+        let mut kinds = Vec::new();
+        for (scheme, all) in algorithms.mapping {
+            let keys = all.iter().map(|one| (one.public_key_alg_id(), one.signature_alg_id()));
+            let mut keys: Vec<_> = keys.map(|key| format!("{key:?}")).collect();
+            keys.sort();
+            kinds.push(format!("{scheme:?} {keys:?}"));
+        }
+        kinds.sort();
+        kinds
+    };
+    assert_eq!(verified(GRAVIOLA), verified(AWS_LC));
+}
+
+#[test]
 fn every_key_group_and_version_meets_the_other_library() {
     let authority = Authority::new();
     for (key_name, key) in keys() {

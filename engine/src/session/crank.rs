@@ -7,7 +7,7 @@ use rustls::{AlertDescription, ProtocolVersion};
 use super::driver::Role;
 use super::one_by_one::OneByOne;
 use super::unfinished::{Bounds, Unfinished};
-use super::{CONTROL_RECORDS_BYTES, Fed, RECORD_OVERHEAD_MAX, RECORD_PLAIN_MAX, SessionError};
+use super::{CONTROL_RECORDS_BYTES, Fed, RECORD_OVERHEAD_MAX, SessionError};
 use crate::alert;
 use crate::buffer::Buffer;
 use crate::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, RECORD_HEADER_LEN};
@@ -215,16 +215,16 @@ impl<R: Role> Crank<R> {
         partial: &mut [u8],
         wire: &mut Buffer,
     ) -> Result<usize, SessionError> {
-        let mut taken = 0;
+        let (mut taken, record_max) = (0, self.end.record_bytes_max());
         while taken < plain.len() {
             let records = wire.spare_len().saturating_sub(CONTROL_RECORDS_BYTES)
-                / (RECORD_PLAIN_MAX + RECORD_OVERHEAD_MAX);
+                / (record_max + RECORD_OVERHEAD_MAX);
             let chunk_len = match records {
                 0 => wire
                     .spare_len()
                     .saturating_sub(CONTROL_RECORDS_BYTES + RECORD_OVERHEAD_MAX)
                     .min(plain.len() - taken),
-                _ => (records * RECORD_PLAIN_MAX).min(plain.len() - taken),
+                _ => (records * record_max).min(plain.len() - taken),
             };
             if chunk_len == 0 {
                 break;

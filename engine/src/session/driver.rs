@@ -10,7 +10,7 @@ use super::crank::Crank;
 use super::error::Refusal;
 use super::traffic::Traffic;
 use super::unfinished::{Bounds, ESTABLISHED_PARTIAL_BYTES_MAX, Unfinished};
-use super::{Fed, Session, SessionError};
+use super::{Fed, RECORD_PLAIN_MAX, Session, SessionError};
 use crate::buffer::Buffer;
 
 /// One end of a TLS connection; [`ServerSession`](super::ServerSession) and
@@ -56,6 +56,11 @@ pub trait Role: Sized {
 
     /// How much may wait for its end before the handshake is complete.
     fn bounds(&self, awaited: &Self::Awaited) -> Bounds;
+
+    /// Bytes of plaintext in a record that it writes.
+    fn record_bytes_max(&self) -> usize {
+        RECORD_PLAIN_MAX
+    }
 
     /// Whether its records are ours to read and to write from the end of the handshake on, as far
     /// as can be told.

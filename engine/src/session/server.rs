@@ -6,13 +6,13 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::UnbufferedStatus;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion, ServerConfig};
 
-use super::RECORD_WIRE_MAX;
 use super::driver::{HandedOver, Layer, Role, TlsSession};
 use super::error::SessionError;
 use super::traffic::Traffic;
 use super::unfinished::{
     Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX,
 };
+use super::{RECORD_PLAIN_MAX, RECORD_WIRE_MAX};
 use crate::certificates::LeafTraits;
 use crate::policy::Scheme;
 use crate::record::RECORD_HEADER_LEN;
@@ -27,6 +27,10 @@ pub struct ServerEnd {
     tls: UnbufferedServerConnection,
     /// Whether rustls lets go of the connection's secrets.
     hands_over: bool,
+    /// Whether it was begun for a client without extended master secret.
+    is_unbound: bool,
+    /// Bytes of plaintext in a record that is written.
+    record_bytes_max: u16,
 }
 
 impl ServerSession {
@@ -36,9 +40,15 @@ impl ServerSession {
     /// # Errors
     /// The configuration is unusable: a fault of ours.
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, SessionError> {
-        let hands_over = config.enable_secret_extraction;
+        let (hands_over, is_unbound) = (config.enable_secret_extraction, !config.require_ems);
+        let record_bytes_max = match config.max_fragment_size {
+            Some(bytes) => bytes.saturating_sub(RECORD_HEADER_LEN).min(RECORD_PLAIN_MAX),
+            None => RECORD_PLAIN_MAX,
+        };
+        let record_bytes_max = u16::try_from(record_bytes_max).unwrap_or(u16::MAX);
         let tls = UnbufferedServerConnection::new(config)?;
-        Ok(Self::start(ServerEnd { binding: Binding::default(), tls, hands_over }))
+        let binding = Binding::default();
+        Ok(Self::start(ServerEnd { binding, tls, hands_over, is_unbound, record_bytes_max }))
     }
 
     /// The kind of certificate that the client was served, or would have been if it had not resumed
@@ -51,6 +61,18 @@ impl ServerSession {
     /// signature.
     pub fn signature_scheme(&self) -> Option<Scheme> {
         self.binding()?.scheme().filter(|_| !self.resumed())
+    }
+
+    /// Whether it speaks TLS 1.2 without extended master secret (RFC 7627), with settings of
+    /// [`LaneContext::admit`](crate::context::LaneContext::admit).
+    pub fn lacks_extended_master_secret(&self) -> bool {
+        match &self.layer {
+            Layer::Rustls(crank) => {
+                let version = crank.end.tls.protocol_version();
+                crank.end.is_unbound && version == Some(ProtocolVersion::TLSv1_2)
+            }
+            Layer::Nobody | Layer::Ours(_) => false,
+        }
     }
 
     fn binding(&self) -> Option<&Binding> {
@@ -148,6 +170,10 @@ impl Role for ServerEnd {
         Bounds { bytes_max, others_max, sealed_max }
     }
 
+    fn record_bytes_max(&self) -> usize {
+        self.record_bytes_max.into()
+    }
+
     fn hands_over(&self) -> bool {
         // With certificates rustls keeps them: nobody else has them.
         self.hands_over
@@ -157,7 +183,7 @@ impl Role for ServerEnd {
 
     fn hand_over(mut self) -> Result<HandedOver, SessionError> {
         self.binding.release();
-        Ok(HandedOver(Traffic::of(self.tls, self.binding)?))
+        Ok(HandedOver(Traffic::of(self.tls, self.binding, self.record_bytes_max)?))
     }
 }
 

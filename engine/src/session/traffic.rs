@@ -40,6 +40,8 @@ pub(super) struct Traffic {
     /// The keys are gone: nothing is read or written any more.
     has_failed: bool,
     is_peer_closed: bool,
+    /// Bytes of plaintext in a record that is written.
+    record_bytes_max: u16,
     empty_records_left: u8,
     key_updates_left: u8,
     warnings_left: u8,
@@ -62,6 +64,7 @@ impl Traffic {
     pub(super) fn of(
         tls: UnbufferedServerConnection,
         binding: Binding,
+        record_bytes_max: u16,
     ) -> Result<Box<Self>, Error> {
         let alpn = tls.alpn_protocol().map(Box::from);
         let group = tls.negotiated_key_exchange_group().map(SupportedKxGroup::name);
@@ -80,6 +83,7 @@ impl Traffic {
             is_closed: false,
             has_failed: false,
             is_peer_closed: false,
+            record_bytes_max,
             empty_records_left: EMPTY_RECORDS_MAX,
             key_updates_left: KEY_UPDATES_MAX,
             warnings_left: WARNINGS_MAX,
@@ -256,7 +260,7 @@ impl Traffic {
         let mut taken = 0;
         while taken < plain.len() {
             let room = wire.spare_len().saturating_sub(CONTROL_RECORDS_BYTES + OVERHEAD);
-            let len = room.min(RECORD_PLAIN_MAX).min(plain.len() - taken);
+            let len = room.min(self.record_bytes_max.into()).min(plain.len() - taken);
             if len == 0 {
                 break;
             }

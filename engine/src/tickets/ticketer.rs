@@ -4,12 +4,13 @@ use std::{cell::RefCell, fmt, rc::Rc, sync::Arc};
 
 use fragile::Fragile;
 use rustls::server::ProducesTickets;
+use zeroize::Zeroizing;
 
 use crate::{
-    client_certificates::{Proofs, proof},
+    client_certificates::Proofs,
     policy::PolicyDigest,
     tickets::{
-        FillRandom, LaneClock, LeafDigest, binding,
+        FillRandom, LaneClock, LeafDigest, UnixSeconds, binding,
         lane::Replica,
         sealing::{NONCE_BYTES, epoch_of},
     },
@@ -72,28 +73,52 @@ impl ProducesTickets for Ticketer {
         let replica = self.replica.try_get().ok().and_then(|replica| replica.try_borrow().ok());
         let lifetime_s = replica.map_or(0, |replica| replica.lifetime_s());
         let age_max_s = self.proofs.as_ref().and_then(Proofs::age_max_s);
-        lifetime_s.min(age_max_s.unwrap_or(u32::MAX))
+        lifetime_s.min(age_max_s.unwrap_or(SESSION_AGE_MAX_S)).min(SESSION_AGE_MAX_S)
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let leaf = binding::noted()?;
-        if self.proofs.is_none() {
-            return self.seal(&leaf, plain);
-        }
         let proved_at = binding::noted_proof().or(self.clock.now())?;
-        self.seal(&leaf, &proof::dated(plain, proved_at))
+        self.seal(&leaf, &dated(plain, proved_at))
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
         let mut session = self.open(&binding::noted_to_open()?, cipher)?;
-        if let Some(proofs) = &self.proofs {
-            let proved_at = proof::take_date(&mut session)?;
-            if !proofs.admit(&session, proved_at, &self.clock) {
-                return None;
-            }
-            binding::note_proof(proved_at);
+        let proved_at = take_date(&mut session)?;
+        let age_s = self.clock.now()?.0.saturating_sub(proved_at.0);
+        if age_s > u64::from(SESSION_AGE_MAX_S) {
+            return None;
         }
+        if let Some(proofs) = &self.proofs
+            && !proofs.admit(&session, proved_at, &self.clock)
+        {
+            return None;
+        }
+        binding::note_proof(proved_at);
         Some(session)
+    }
+}
+
+/// The tickets of a lane for clients without extended master secret: it issues none, and one of a
+/// session that had it opens, so that rustls ends the handshake (RFC 7627 section 5.3).
+#[derive(Debug)]
+pub(crate) struct OpeningTicketer(pub(crate) Ticketer);
+
+impl ProducesTickets for OpeningTicketer {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _plain: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.0.decrypt(cipher)
     }
 }
 
@@ -102,6 +127,30 @@ impl fmt::Debug for Ticketer {
         f.debug_struct("Ticketer").finish_non_exhaustive()
     }
 }
+
+/// A session as it is sealed: with the time of its full handshake behind it, which goes on from
+/// ticket to ticket.
+fn dated(session: &[u8], proved_at: UnixSeconds) -> Zeroizing<Vec<u8>> {
+    // Reserved whole, so that the session is in no other buffer.
+    let mut dated = Zeroizing::new(Vec::with_capacity(session.len() + DATE_BYTES));
+    dated.extend_from_slice(session);
+    dated.extend_from_slice(&proved_at.0.to_be_bytes());
+    dated
+}
+
+/// Takes the time off a session that was sealed with it.
+fn take_date(dated: &mut Vec<u8>) -> Option<UnixSeconds> {
+    let (session, date) = dated.split_last_chunk::<DATE_BYTES>()?;
+    let (session_len, date) = (session.len(), u64::from_be_bytes(*date));
+    dated.truncate(session_len);
+    Some(UnixSeconds(date))
+}
+
+/// How long after its full handshake a session resumes at most. rustls gives each resumed session
+/// new tickets, so that otherwise a client that comes back in time would never prove anything
+/// again, and one of TLS 1.2 would keep its master secret (RFC 8446 section 4.6.1).
+pub const SESSION_AGE_MAX_S: u32 = 7 * 86_400;
+const DATE_BYTES: usize = 8;
 
 #[cfg(test)]
 thread_local! {

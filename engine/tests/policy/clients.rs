@@ -91,6 +91,24 @@ fn who_is_asked_is_let_in_and_judged_afterwards() {
     }
 }
 
+/// Which keys a client may have does not depend on the processor.
+#[test]
+fn p521_certificate_is_accepted_by_either_provider() {
+    let ours = Authority::new();
+    let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512).unwrap();
+    let leaf = CertificateParams::new(["client".to_owned()]).unwrap();
+    let leaf = leaf.signed_by(&key, &ours.0).unwrap();
+    let identity = Identity { chain: vec![leaf.der().clone()], key: key.serialize_der() };
+    for choice in [ProviderChoice::Graviola, ProviderChoice::AwsLc] {
+        let policy = asking(ClientCertificates::Required(ours.roots(&[])));
+        let server = Server::new(choice, policy, &ED25519);
+        for version in [&TLS12, &TLS13] {
+            let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+            server.accept(&client, "a.test", version).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_certificate_without_its_key_is_not_let_in() {
     let ours = Authority::new();
@@ -487,7 +505,7 @@ fn faulty_roots_and_lists_are_named() {
 }
 
 /// An authority, each with a name of its own.
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(crate) fn new() -> Self {
@@ -503,16 +521,26 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
+    /// Two keys of one authority.
+    pub(crate) fn with_one_name() -> [Self; 2] {
+        let mut params = CertificateParams::default();
+        params.is_ca = UNCONSTRAINED;
+        params.distinguished_name.push(DnType::CommonName, "of two keys");
+        [params.clone(), params].map(|params| {
+            Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        })
+    }
+
     pub(crate) fn roots(&self, crls: &[&str]) -> Arc<ClientRoots> {
         let crls: Vec<_> = crls.iter().map(|crl| crl.as_bytes()).collect();
         Arc::new(ClientRoots::from_pem(&[self.pem().as_bytes()], &crls).unwrap())
     }
 
-    fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
-    fn issue(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+    pub(crate) fn issue(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["client".to_owned()]).unwrap();
         change(&mut params);
@@ -607,7 +635,7 @@ fn early(leaf: &mut CertificateParams) {
     leaf.not_before = date_time_ymd(2027, 12, 31);
 }
 
-fn revoked(leaf: &mut CertificateParams) {
+pub(crate) fn revoked(leaf: &mut CertificateParams) {
     leaf.serial_number = Some(SerialNumber::from(REVOKED));
 }
 
@@ -616,4 +644,4 @@ fn for_servers(leaf: &mut CertificateParams) {
 }
 
 const UNCONSTRAINED: IsCa = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-const REVOKED: u64 = 4_711;
+pub(crate) const REVOKED: u64 = 4_711;

@@ -8,7 +8,9 @@
 
 mod chains;
 mod clients;
+mod constraints;
 mod key_log;
+mod lists;
 mod rig;
 mod signatures;
 mod suites;
@@ -128,6 +130,12 @@ fn alpn_follows_the_servers_order_and_refuses_without_overlap() {
     assert_eq!(session.alpn(), Some(&b"h2"[..]));
     let session = server.accept(&Client::default(), "a.test", &TLS13).unwrap();
     assert_eq!(session.alpn(), None, "a client without ALPN is served");
+    for older in [&b"http/1.0"[..], b"http/0.9"] {
+        let session = server.accept(&speaking(&[older]), "a.test", &TLS13).unwrap();
+        assert_eq!(session.alpn(), Some(older), "a server of HTTP/1.1 speaks it");
+        let session = server.accept(&speaking(&[older, b"http/1.1"]), "a.test", &TLS13).unwrap();
+        assert_eq!(session.alpn(), Some(&b"http/1.1"[..]));
+    }
     let failed = server.accept(&speaking(&[b"smtp"]), "a.test", &TLS13).unwrap_err();
     assert_eq!(failed, Failed::Alert(AlertDescription::NoApplicationProtocol));
 }
@@ -169,6 +177,7 @@ fn policies_that_differ_in_anything_have_digests_of_their_own() {
         Policy { suites: vec![Suite::Tls13Aes128GcmSha256], client_order: true, ..base.clone() },
         Policy { schemes: vec![Scheme::Ed25519], ..base.clone() },
         Policy { schemes: vec![Scheme::RsaPssRsaeSha256], ..base.clone() },
+        Policy { require_extended_master_secret: true, ..base.clone() },
         Policy { clients: ClientCertificates::Asked(Arc::clone(&roots[0])), ..base.clone() },
         Policy { clients: ClientCertificates::Required(Arc::clone(&roots[0])), ..base.clone() },
         Policy { clients: ClientCertificates::Required(Arc::clone(&roots[1])), ..base.clone() },

@@ -11,7 +11,7 @@ use crate::rig::{Client, Failed, Server};
 #[test]
 fn each_scheme_is_used_alone_with_either_provider() {
     for choice in [ProviderChoice::Graviola, ProviderChoice::AwsLc] {
-        let keys = [&RSA[..], &P256, &P384, &ED25519].concat();
+        let keys = [&RSA[..], &P256, &P384, &P521, &ED25519].concat();
         let mut server = Server::new(choice, Policy::default(), &keys);
         for (scheme, signed) in SCHEMES {
             server.turn_to(Policy { schemes: vec![scheme], ..Policy::default() });
@@ -67,12 +67,13 @@ fn without_a_key_that_may_sign_there_is_no_handshake() {
 const ED25519: [(&str, &SignatureAlgorithm); 1] = [("a.test", &rcgen::PKCS_ED25519)];
 const P256: [(&str, &SignatureAlgorithm); 1] = [("a.test", &rcgen::PKCS_ECDSA_P256_SHA256)];
 const P384: [(&str, &SignatureAlgorithm); 1] = [("a.test", &rcgen::PKCS_ECDSA_P384_SHA384)];
+const P521: [(&str, &SignatureAlgorithm); 1] = [("a.test", &rcgen::PKCS_ECDSA_P521_SHA512)];
 const RSA: [(&str, &SignatureAlgorithm); 1] = [("a.test", &rcgen::PKCS_RSA_SHA256)];
 
-/// All but that of P-521, with which this server has no keys.
-const SCHEMES: [(Scheme, R); 9] = [
+const SCHEMES: [(Scheme, R); Scheme::ALL.len()] = [
     (Scheme::EcdsaSecp256r1Sha256, R::ECDSA_NISTP256_SHA256),
     (Scheme::EcdsaSecp384r1Sha384, R::ECDSA_NISTP384_SHA384),
+    (Scheme::EcdsaSecp521r1Sha512, R::ECDSA_NISTP521_SHA512),
     (Scheme::Ed25519, R::ED25519),
     (Scheme::RsaPkcs1Sha256, R::RSA_PKCS1_SHA256),
     (Scheme::RsaPkcs1Sha384, R::RSA_PKCS1_SHA384),

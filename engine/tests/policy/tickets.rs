@@ -8,8 +8,9 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite as S, ClientConfig, SupportedProtocolVersion};
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
+use sealane_engine::tickets::{SESSION_AGE_MAX_S, UnixSeconds};
 
-use crate::rig::{Client, Failed, Issuer, Meeting, Server};
+use crate::rig::{Client, Failed, Issuer, Meeting, NOW, Server};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
@@ -52,6 +53,26 @@ fn a_ticket_resumes_on_every_machine_with_its_certificate_whatever_else_is_there
         for number in [1, 0, 1] {
             assert!(resumes(&machines[number], &client, "a.test"), "{version:?} {number}");
         }
+    }
+}
+
+/// Each resumed session gets new tickets; the time of the full handshake goes on in them.
+#[test]
+fn renewed_tickets_do_not_outlive_session_age() {
+    let issuer = Issuer::new();
+    let issued = issuer.issue(&["a.test"], &PKCS_ECDSA_P256_SHA256);
+    let step_s = u64::from(SESSION_AGE_MAX_S) / 28;
+    for version in VERSIONS {
+        let server = machine(&issuer, &[&issued]);
+        let client = server.client(&Client::default(), version);
+        let mut full = Vec::new();
+        for step in 0..32 {
+            server.lane.clock.set(UnixSeconds(NOW.0 + step * step_s));
+            if !resumes(&server, &client, "a.test") {
+                full.push(step);
+            }
+        }
+        assert_eq!(full, [0, 29], "{version:?}");
     }
 }
 

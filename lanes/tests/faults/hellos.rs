@@ -1,6 +1,6 @@
 //! First bytes in every shape: split, slow, too long, refused, or no TLS at all.
 
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ fn a_hello_beyond_the_limit_gets_an_alert_however_it_arrives() {
     let limits = |hello_bytes_max| Limits { hello_bytes_max, ..Limits::default() };
     rig.publish(2, Wanted::limited(limits(message_len - 1)));
     for hello in [hello.clone(), refragment(&hello, 1)] {
-        is_refused(&rig, &hello, AlertDescription::DecodeError, Cause::HelloTooLong);
+        is_refused(&rig, &hello, AlertDescription::IllegalParameter, Cause::HelloTooLong);
     }
     rig.publish(3, Wanted::limited(limits(message_len)));
     for len in [1 << 14, 1] {
@@ -147,6 +147,35 @@ fn a_hello_beyond_the_limit_gets_an_alert_however_it_arrives() {
         client.handshake().unwrap();
         echoes(&mut client);
     }
+    rig.stop();
+}
+
+/// Extensions without a meaning are passed over (RFC 8446 section 4.2).
+#[test]
+fn many_unassigned_extensions_are_passed_over() {
+    let _others = among_others();
+    let rig = Rig::start(Wanted::echo());
+    let mut message = flight(&mut Client::begin(&rig, VERSIONS[1]))[RECORD_HEADER_LEN..].to_vec();
+    // Header, version, random, session id, suites, compressions.
+    let mut at = 4 + 2 + 32;
+    at += 1 + usize::from(message[at]);
+    at += 2 + usize::from(u16::from_be_bytes([message[at], message[at + 1]]));
+    at += 1 + usize::from(message[at]);
+    for kind in 0x5000..0x5400_u16 {
+        message.extend(kind.to_be_bytes());
+        message.extend([&[0, 40][..], &[7; 40]].concat());
+    }
+    let (all_len, extensions_len) = (message.len() - 4, message.len() - at - 2);
+    message[1..4].copy_from_slice(&u32::try_from(all_len).unwrap().to_be_bytes()[1..]);
+    let extensions_len = u16::try_from(extensions_len).unwrap().to_be_bytes();
+    message[at..at + 2].copy_from_slice(&extensions_len);
+    let record = [&[22, 3, 1, 0, 0][..], &message].concat();
+    let mut socket = rig.connect();
+    socket.write_all(&refragment(&record, 1 << 14)).unwrap();
+    let mut answer = [0; 6];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!((answer[0], answer[5]), (22, 2), "it is a ServerHello");
+    drop(socket);
     rig.stop();
 }
 
@@ -234,7 +263,7 @@ fn what_is_no_hello_gets_the_alert_that_the_standard_wants() {
             Cause::HandshakeFailed,
         ),
         (&[22, 3, 1, 0, 4, 1, 0, 0, 0], AlertDescription::DecodeError, Cause::HandshakeFailed),
-        (&[22, 3, 1, 0, 4, 1, 1, 0, 0], AlertDescription::DecodeError, Cause::HelloTooLong),
+        (&[22, 3, 1, 0, 4, 1, 1, 0, 0], AlertDescription::IllegalParameter, Cause::HelloTooLong),
     ];
     for (bytes, description, cause) in strange {
         is_refused(&rig, bytes, description, cause);

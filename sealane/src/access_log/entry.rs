@@ -41,6 +41,7 @@ pub(super) fn format(
         unique_id: source.and_then(Source::unique_id).map(Printable),
         server_name: end.server_name.map(|name| Printable(name.as_bytes())),
         tls_version: session.and_then(ServerSession::version),
+        extended_master_secret: session.and_then(extended_master_secret),
         suite: session.and_then(ServerSession::suite),
         group: session.and_then(ServerSession::group),
         alpn: session.and_then(|session| session.alpn()).map(Printable),
@@ -71,6 +72,11 @@ pub(super) fn format(
     Ok(())
 }
 
+/// Whether a session of TLS 1.2 has it.
+fn extended_master_secret(session: &ServerSession) -> Option<bool> {
+    (session.version() == Some("TLSv1.2")).then(|| !session.lacks_extended_master_secret())
+}
+
 /// How a blame is written in logs and metrics.
 pub(crate) fn blame_label(blame: Blame) -> &'static str {
     match blame {
@@ -97,6 +103,8 @@ struct Entry<'a> {
     unique_id: Option<Printable<'a>>,
     server_name: Option<Printable<'a>>,
     tls_version: Option<&'static str>,
+    /// Null unless TLS 1.2 is spoken.
+    extended_master_secret: Option<bool>,
     suite: Option<&'static str>,
     group: Option<&'static str>,
     alpn: Option<Printable<'a>>,

@@ -164,6 +164,7 @@ fn a_line_says_everything_about_a_connection() {
         "unique_id": "id\u{fffd}",
         "server_name": "a\"\u{fffd}\u{fffd}\u{fffd}\u{fffd}b\\",
         "tls_version": "TLSv1.3",
+        "extended_master_secret": null,
         "suite": "TLS_AES_128_GCM_SHA256",
         "group": "X25519",
         "alpn": "h2\u{fffd}\u{fffd}[2J\"\u{fffd}",

@@ -89,6 +89,8 @@ pub struct BackendTls {
     pub alpn: Vec<Vec<u8>>,
     /// What is shown to a backend that asks who we are.
     pub client_certificate: Option<CertificateSource>,
+    /// Whether backends that speak TLS 1.2 without extended master secret are refused.
+    pub require_extended_master_secret: bool,
     /// The name that backends must prove, instead of the one in their address.
     pub server_name: Option<ServerName<'static>>,
     /// Whose certificates are believed.
@@ -123,6 +125,7 @@ impl Default for BackendTls {
         Self {
             alpn: Vec::new(),
             client_certificate: None,
+            require_extended_master_secret: false,
             server_name: None,
             trust: Trust::default(),
             versions: Versions::Tls12AndTls13,
@@ -224,6 +227,7 @@ mod tests {
             alpn = ["h2"]
             client_certificate = { chain = "x.crt", key = "/x.key" }
             roots = ["ca.pem", "system", "./system"]
+            require_extended_master_secret = true
             server_name = "App.internal"
             versions = ["1.3"]"#);
         let expected = BackendTls {
@@ -232,6 +236,7 @@ mod tests {
                 chain: "/etc/sealane/x.crt".into(),
                 key: "/x.key".into(),
             }),
+            require_extended_master_secret: true,
             server_name: Some(ServerName::try_from("app.internal").unwrap()),
             trust: Trust::Roots(vec![
                 RootSource::File("/etc/sealane/ca.pem".into()),

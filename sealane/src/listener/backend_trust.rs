@@ -88,6 +88,7 @@ fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTrust {
             groups: Group::ALL.to_vec(),
             identity: identity.flatten(),
             provider,
+            require_extended_master_secret: tls.require_extended_master_secret,
             resumption: true,
             roots,
             verification: match tls.trust {

@@ -192,6 +192,12 @@ impl Loaded {
                 false => self.errors.push(ClientTrustError::Ended(ended)),
             }
         }
+        self.warnings.extend(made.superseded().iter().map(|list| {
+            let RevocationList { issuer_text, label, .. } = list;
+            format!(
+                "{label}: it has a list of {issuer_text:?} that a newer one supersedes; remove it"
+            )
+        }));
         self.warnings.extend(made.unlisted().into_iter().map(|issuer| {
             format!(
                 "crls: none is of {issuer:?}; whoever it issued is refused until its list is there"

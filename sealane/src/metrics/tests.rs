@@ -136,6 +136,7 @@ fn busy() -> ControlState {
                     .map(|(next_update_s, issuer)| RevocationList {
                         issuer: Box::default(),
                         issuer_text: issuer.into(),
+                        label: String::new(),
                         next_update_s,
                     })
                     .into(),

@@ -126,6 +126,7 @@ fn key_name(session: &ServerSession) -> Option<String> {
     Some(match session.served()?.key? {
         KeyType::EcdsaP256 => "EC256".to_owned(),
         KeyType::EcdsaP384 => "EC384".to_owned(),
+        KeyType::EcdsaP521 => "EC521".to_owned(),
         KeyType::Ed25519 => "ED25519".to_owned(),
         KeyType::Rsa { bits } => format!("RSA{bits}"),
     })

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -19,7 +19,7 @@ use crate::harness::process::Process;
 use crate::harness::sealane::{BINARY, ListenerSettings, Metrics, Sealane, Settings, replace};
 use crate::harness::secured::{SecuredBackend, finish};
 use crate::harness::secured_nginx::SecuredNginx;
-use crate::harness::tools::{self, required};
+use crate::harness::tools::{self, required, without_extended_master_secret};
 use crate::harness::{PATIENCE, noise, sha256, wait_for};
 
 /// Who signs what backends show.
@@ -159,10 +159,21 @@ fn for_clients(params: &mut rcgen::CertificateParams) {
 
 /// openssl with a page about each connection; `place` says where it accepts.
 fn openssl(folder: &TempDir, inner: &Authority, place: [&str; 2]) -> Option<Process> {
+    openssl_with(folder, inner, &place, Path::new("/dev/null"))
+}
+
+/// The same with further arguments, and a configuration of its own.
+fn openssl_with(
+    folder: &TempDir,
+    inner: &Authority,
+    place: &[&str],
+    config: &Path,
+) -> Option<Process> {
     let openssl = required("openssl")?;
     let leaf = folder.path().join("leaf.pem");
     std::fs::write(&leaf, inner.leaf(KeyKind::Rsa2048, &NAMES)).unwrap();
     let child = Command::new(openssl)
+        .env("OPENSSL_CONF", config)
         .args(["s_server", "-www", "-quiet"])
         .args(place)
         .arg("-cert")
@@ -189,6 +200,29 @@ fn openssl_sees_its_sessions_resumed() {
     assert!(page().contains("New, TLSv1.3"));
     assert!(page().contains("Reused, TLSv1.3"));
     assert_eq!(handshakes(&site.sealane.metrics()), (1, 1));
+}
+
+/// A session whose master secret is not bound to its handshake is no proof in a further one.
+#[test]
+fn backend_without_extended_master_secret() {
+    let (folder, inner) = (tempfile::tempdir().unwrap(), inner());
+    let config = without_extended_master_secret(folder.path());
+    let reserved = ReservedPort::on_loopback().unwrap();
+    let address = reserved.address().to_string();
+    let place = ["-tls1_2", "-accept", &address];
+    let Some(_process) = openssl_with(&folder, &inner, &place, &config) else { return };
+    wait_for("s_server listens", || TcpStream::connect(&address).ok());
+    let backend = format!("tls://{address}");
+    let site = Site::start(&backend, &inner, "roots = [\"ca.pem\"]");
+    for _ in 0..2 {
+        let page = String::from_utf8_lossy(&site.fetch("/")).into_owned();
+        assert!(page.contains("New, TLSv1.2"), "{page}");
+    }
+    assert_eq!(handshakes(&site.sealane.metrics()), (2, 0));
+    let strict = "roots = [\"ca.pem\"]\nrequire_extended_master_secret = true";
+    let site = Site::start(&backend, &inner, strict);
+    site.exchange(b"GET / HTTP/1.0\r\n\r\n").unwrap_err();
+    assert_eq!(handshakes(&site.sealane.metrics()), (0, 0));
 }
 
 #[test]

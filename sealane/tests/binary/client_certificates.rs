@@ -298,6 +298,7 @@ fn what_is_wrong_with_roots_and_lists_is_told_with_the_remedy() {
     std::fs::write(at.join("clients.pem"), clients.pem()).unwrap();
     std::fs::write(at.join("none.pem"), "nothing\n").unwrap();
     std::fs::write(at.join("ended.pem"), clients.list_until(&[], "20211120000000Z")).unwrap();
+    std::fs::write(at.join("older.pem"), clients.list(&[])).unwrap();
     std::fs::write(at.join("list.pem"), clients.list(&[])).unwrap();
     let mut der = Command::new("openssl");
     der.args(["crl", "-outform", "DER", "-in"]).arg(at.join("list.pem"));
@@ -320,7 +321,13 @@ fn what_is_wrong_with_roots_and_lists_is_told_with_the_remedy() {
 }
 
 /// The keys of a listener that demands certificates, and what is said of them.
-const WRONG: [(&str, &str, &str); 10] = [
+const WRONG: [(&str, &str, &str); 11] = [
+    (
+        "warnings",
+        "roots = [\"clients.pem\"]\ncrls = [\"list.pem\", \"older.pem\"]",
+        "clients: crls: older.pem: it has a list of \"CN=Clients CA\" that a newer one supersedes; \
+         remove it",
+    ),
     (
         "errors",
         "roots = [\"none.pem\"]",

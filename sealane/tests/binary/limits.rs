@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 use std::thread;
 
 use rustls::version::{TLS12, TLS13};
@@ -15,6 +16,7 @@ use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::{Client, Connector};
 use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings};
+use crate::harness::tools::{required, run_with_input};
 use crate::harness::{PATIENCE, wait_for, write_program};
 
 /// Sealane on one lane in front of an echo.
@@ -296,5 +298,44 @@ fn open_files_are_limited_by_what_the_system_allows_at_most() {
         panic!("{line}")
     };
     assert_eq!(soft, hard, "{line}");
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// Devices with small buffers ask for small records, in either of two extensions.
+#[test]
+fn records_keep_to_the_limit_of_a_client() {
+    let Some(openssl) = required("openssl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let leaf = folder.path().join("a.pem");
+    std::fs::write(&leaf, Authority::new().leaf(KeyKind::Rsa2048, &NAMES)).unwrap();
+    let backend = Backend::start(|mut stream| {
+        stream.read_exact(&mut [0; 4]).unwrap();
+        stream.write_all(&[b'x'; 50_000]).unwrap();
+    });
+    let listener = ListenerSettings::new("web", &leaf, &backend.address);
+    let address = listener.address;
+    let sealane = Sealane::start(folder.path(), &Settings::new(vec![listener]));
+    for version in ["-tls1_2", "-tls1_3"] {
+        for (limit, overhead) in [("512", 32), ("1024", 32)] {
+            let mut command = Command::new(&openssl);
+            command.args(["s_client", version, "-servername", NAMES[0], "-maxfraglen", limit]);
+            command.args(["-msg", "-ign_eof", "-connect"]).arg(address.to_string());
+            let shown = run_with_input(&mut command, b"GET\n").stdout;
+            let shown = String::from_utf8_lossy(&shown);
+            let mut lines = shown.lines();
+            let mut received = Vec::new();
+            while let Some(line) = lines.next() {
+                // The data before it ends without a line break.
+                if line.contains("<<<") && line.contains("RecordHeader") {
+                    let header: Vec<_> = lines.next().unwrap().split_whitespace().collect();
+                    let [high, low] = [header[3], header[4]];
+                    received.push(usize::from_str_radix(&format!("{high}{low}"), 16).unwrap());
+                }
+            }
+            let bytes_max = limit.parse::<usize>().unwrap() + overhead;
+            assert!(received.iter().sum::<usize>() > 50_000, "{version}: {received:?}");
+            assert!(received.iter().all(|len| *len <= bytes_max), "{version}: {received:?}");
+        }
+    }
     assert_eq!(sealane.stop(), Some(0));
 }

@@ -16,7 +16,7 @@ use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind};
 use crate::harness::client::Connector;
 use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings, replace};
-use crate::harness::tools::{output, required, run_with_input};
+use crate::harness::tools::{output, required, run_with_input, without_extended_master_secret};
 
 /// Two sites behind listeners of equal policy, each with a backend of its own.
 struct Sites {
@@ -215,32 +215,51 @@ fn machines_that_share_a_root_resume_where_they_share_the_certificate() {
 }
 
 #[test]
-fn a_client_of_tls12_without_extended_master_secret_is_refused() {
+fn tls12_without_extended_master_secret() {
     let Some(openssl) = required("openssl") else { return };
-    let sites = Sites::start();
-    let config = sites.folder.path().join("openssl.cnf");
-    let text = "openssl_conf = init\n[init]\nssl_conf = ssl\n[ssl]\nsystem_default = old\n\
-                [old]\nOptions = -ExtendedMasterSecret\n";
-    std::fs::write(&config, text).unwrap();
-    let s_client = |version: &str, config: &str| {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let config = without_extended_master_secret(folder.path());
+    let leaf = folder.path().join("a.pem");
+    std::fs::write(&leaf, authority.leaf(KeyKind::P256, &["a.test"])).unwrap();
+    std::fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+    let clients =
+        |demand| format!("[listener.clients]\ncertificates = \"{demand}\"\nroots = [\"ca.pem\"]\n");
+    let listeners = [
+        ("served", String::new()),
+        ("asked", clients("asked")),
+        ("strict", "require_extended_master_secret = true\n".to_owned()),
+        ("required", clients("required")),
+    ]
+    .map(|(name, more)| ListenerSettings::new(name, &leaf, &answers(name).address).with(&more));
+    let addresses = listeners.each_ref().map(|listener| listener.address);
+    let sealane = Sealane::start(folder.path(), &Settings::new(listeners.into()));
+    let s_client = |version: &str, address: SocketAddr| {
         let mut command = Command::new(&openssl);
-        command.env("OPENSSL_CONF", config);
-        command.args(["s_client", version, "-servername", "a.test", "-ign_eof"]);
-        let said = run_with_input(command.arg("-connect").arg(sites.addresses[0].to_string()), b"");
+        command.env("OPENSSL_CONF", &config);
+        command.args(["s_client", version, "-servername", "a.test", "-reconnect", "-cert"]);
+        command.arg(&leaf).arg("-key").arg(&leaf).arg("-connect").arg(address.to_string());
+        let said = run_with_input(&mut command, b"");
         String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned()
     };
-    let config = config.to_str().unwrap();
-    let said = s_client("-tls1_2", "/dev/null");
-    assert!(said.contains("Extended master secret: yes"), "{said}");
-    let said = s_client("-tls1_2", config);
-    assert!(said.contains("alert handshake failure"), "{said}");
-    let said = s_client("-tls1_3", config);
-    assert!(said.contains("New, TLSv1.3"), "{said}");
-    assert_eq!(
-        sites.sealane.metrics().ended("nothing_in_common"),
-        1,
-        "{}",
-        sites.sealane.metrics().ends()
-    );
-    assert_eq!(sites.sealane.stop(), Some(0));
+    let [served, asked, strict, required] = addresses;
+    for address in [served, asked] {
+        let said = s_client("-tls1_2", address);
+        assert!(said.contains("Extended master secret: no"), "{said}");
+        assert!(said.contains("New, TLSv1.2") && !said.contains("Reused"), "{said}");
+        assert!(said.contains("No client certificate CA names sent"), "{said}");
+    }
+    for address in [strict, required] {
+        let said = s_client("-tls1_2", address);
+        assert!(said.contains("alert handshake failure"), "{said}");
+    }
+    assert!(s_client("-tls1_3", strict).contains("New, TLSv1.3"));
+    let metrics = sealane.metrics();
+    let counted = "sealane_handshakes_without_extended_master_secret_total";
+    assert_eq!(metrics.sum(counted, &[]), metrics.sum("sealane_handshakes_total", &TLS12_LABEL));
+    assert!(metrics.sum(counted, &[]) >= 2);
+    assert_eq!(metrics.ended("nothing_in_common"), 2, "{}", metrics.ends());
+    assert_eq!(sealane.stop(), Some(0));
 }
+
+const TLS12_LABEL: [(&str, &str); 1] = [("version", "TLSv1.2")];

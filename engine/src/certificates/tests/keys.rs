@@ -30,6 +30,7 @@ fn every_encoding_is_taken_and_fits() {
         (testdata!("p256.crt"), testdata!("p256.no-public.key"), KeyType::EcdsaP256),
         (testdata!("p384.crt"), testdata!("p384.pkcs8.key"), KeyType::EcdsaP384),
         (testdata!("p384.crt"), testdata!("p384.sec1.key"), KeyType::EcdsaP384),
+        (testdata!("p521.crt"), testdata!("p521.pkcs8.key"), KeyType::EcdsaP521),
         (testdata!("ed25519.crt"), testdata!("ed25519.pkcs8.key"), KeyType::Ed25519),
         (testdata!("rsa.crt"), testdata!("rsa.pkcs8.key"), rsa),
         (testdata!("rsa.crt"), testdata!("rsa.pkcs1.key"), rsa),
@@ -40,6 +41,27 @@ fn every_encoding_is_taken_and_fits() {
         assert_eq!((certificate.label(), certificate.key_type()), ("web.crt", key_type));
         certificate.verify(&provider()).unwrap();
     }
+}
+
+/// One such key slows down the clients of all others on its lane.
+#[test]
+fn large_rsa_keys_come_from_files_alone() {
+    let (chain, key) = (testdata!("rsa5120.crt"), testdata!("rsa5120.pkcs8.key"));
+    let refused = |label: &str| CertificateError::RsaKeySize {
+        label: label.into(),
+        bits: 5120,
+        bits_max: RSA_BITS_MAX,
+    };
+    assert_eq!(pair_error(chain, key), refused("web.crt"));
+    let provider = provider();
+    let mut builder = IndexBuilder::new(&provider, NOW_S).take_slow_keys();
+    builder.add("web.pem", (chain.to_owned() + key).as_bytes());
+    let Indexed { errors, index, warnings } = builder.finish(DefaultCertificate::First);
+    let slow = CertificateWarning::SlowKey { label: "web.pem".into(), bits: 5120, ms: 10 };
+    assert_eq!((errors, warnings), (vec![], vec![slow]));
+    // A store may have it from before it was refused.
+    let stored = store::opened(index.iter().next().unwrap());
+    assert_eq!(stored.decode("a.test", &provider).unwrap_err(), refused("a.test"));
 }
 
 #[test]
@@ -55,6 +77,7 @@ fn every_provider_decodes_what_the_index_takes() {
         for text in [
             testdata!("p256.crt").to_owned() + testdata!("p256.sec1.key"),
             testdata!("p384.crt").to_owned() + testdata!("p384.pkcs8.key"),
+            testdata!("p521.crt").to_owned() + testdata!("p521.pkcs8.key"),
             testdata!("rsa.crt").to_owned() + testdata!("rsa.pkcs1.key"),
             pem(&PKCS_ED25519, &["a.test"]),
         ] {
@@ -167,12 +190,12 @@ fn unusable_files_are_refused_by_cause() {
         CertificateError::BrokenPem { label: label(), line: 1, damage: Damage::EndMissing }
     );
     assert_eq!(
-        pair_error(testdata!("p521.crt"), testdata!("p521.pkcs8.key")),
-        CertificateError::UnsupportedKey { label: "web.crt".into() }
-    );
-    assert_eq!(
         pair_error(testdata!("rsa1024.crt"), testdata!("rsa1024.pkcs8.key")),
-        CertificateError::RsaKeySize { label: "web.crt".into(), bits: 1024 }
+        CertificateError::RsaKeySize {
+            label: "web.crt".into(),
+            bits: 1024,
+            bits_max: RSA_BITS_MAX
+        }
     );
     assert_eq!(
         pair_error(&chain.repeat(CHAIN_CERTIFICATES_MAX + 1), key),

@@ -15,7 +15,6 @@ use super::*;
 use crate::context::{Context, ContextId, LaneContext, LaneResources, Refusal};
 use crate::hello::Hello;
 use crate::policy::{Policy, UnknownNames};
-use crate::provider::ProviderChoice;
 use crate::tickets::{TicketRoot, UnixSeconds};
 
 /// A store in memory. It lives on the test's thread alone, which [`fragile::Fragile`] sees to.
@@ -103,7 +102,7 @@ impl StoreView for &Shelf {
     }
 }
 
-fn opened(certificate: &Certificate) -> OpenedCertificate {
+pub(super) fn opened(certificate: &Certificate) -> OpenedCertificate {
     OpenedCertificate {
         chain: certificate.chain().map(|der| CertificateDer::from(der.to_vec())).collect(),
         key: EncodedKey::new(certificate.key().encoding(), certificate.key().der()),

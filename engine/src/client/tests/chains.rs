@@ -1,5 +1,7 @@
 //! Chains that servers show to a client.
 
+use rcgen::{ExtendedKeyUsagePurpose, SanType};
+
 use super::*;
 use crate::peer_chain::PEER_CERTIFICATES_MAX;
 
@@ -59,6 +61,54 @@ fn a_root_vouches_between_its_dates_and_within_its_path_length() {
     assert!(error.contains("(its path length)"), "{error}");
     // Whoever names an intermediate authority as a root trusts it.
     outcome(&between, &behind).unwrap();
+}
+
+/// `openssl req -x509` makes an authority, and with `-subj /CN=NAME` alone nothing but a common
+/// name.
+#[test]
+fn root_shown_as_own_certificate_is_accepted() {
+    let key = KeyPair::generate().unwrap();
+    let made = |change: &dyn Fn(&mut CertificateParams)| {
+        let mut params = CertificateParams::new(vec!["one.test".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        change(&mut params);
+        params.self_signed(&key).unwrap()
+    };
+    let is_accepted = |own: &rcgen::Certificate, roots: &[&rcgen::Certificate]| {
+        let roots: Vec<&[u8]> = roots.iter().map(|root| root.der().as_ref()).collect();
+        let roots = Roots::from_der("roots", &roots).unwrap();
+        let options =
+            ClientOptions { groups: vec![Group::X25519], ..ClientOptions::trusting(roots) };
+        let slot = ContextSlot::new(ClientContexts::new().context(&options).unwrap());
+        let server = Authority::server_with(own.der(), &key, None);
+        connect(&mut lane(&slot), "one.test", &server).is_ok()
+    };
+    let by_common_name = |params: &mut CertificateParams| {
+        params.subject_alt_names.clear();
+        params.distinguished_name.push(DnType::CommonName, "ONE.test");
+    };
+    let other = made(&|params| params.distinguished_name.push(DnType::CommonName, "other"));
+    let issuer = Authority::new("issuer");
+    let params = CertificateParams::new(vec!["one.test".to_owned()]).unwrap();
+    let issued = params.signed_by(&key, &issuer.0).unwrap();
+    for own in [&made(&|_| ()), &made(&by_common_name), &issued] {
+        assert!(is_accepted(own, &[own]) && is_accepted(own, &[&other, own]));
+        assert!(!is_accepted(own, &[&other]), "it is no root");
+    }
+    let changes: [fn(&mut CertificateParams); 5] = [
+        |params| params.not_after = rcgen::date_time_ymd(2023, 11, 1),
+        |params| params.not_before = rcgen::date_time_ymd(2023, 12, 1),
+        |params| params.subject_alt_names = vec![SanType::DnsName("b.test".try_into().unwrap())],
+        |params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
+        |params| {
+            params.subject_alt_names = vec![SanType::DnsName("b.test".try_into().unwrap())];
+            params.distinguished_name.push(DnType::CommonName, "one.test");
+        },
+    ];
+    for change in changes {
+        let own = made(&change);
+        assert!(!is_accepted(&own, &[&own]));
+    }
 }
 
 /// A server for one.test that sends more than its certificate.

@@ -50,7 +50,7 @@ impl Pair {
         client.feed(server.wire.filled()).unwrap();
         server.wire.clear();
         let Layer::Rustls(crank) = client.session.layer else { panic!("a client's") };
-        let (extracted, secrets) = crank.end.dangerous_into_kernel_connection().unwrap();
+        let (extracted, secrets) = crank.end.tls.dangerous_into_kernel_connection().unwrap();
         let [mut tx, mut rx] = [(); 2].map(|()| Tls13Direction::blank());
         tx.take_on(&extracted.tx).unwrap();
         rx.take_on(&extracted.rx).unwrap();

@@ -9,7 +9,7 @@ use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
 use super::super::{BackendAddress, Balance, Destination, ProxyHeader, value};
 use super::listener::certificate_source;
-use super::policy::{alpn, versions};
+use super::policy::{REQUIRE_EXTENDED_MASTER_SECRET, alpn, versions};
 use super::proxy_header::proxy_header;
 use super::shared::Lanes;
 use crate::backends::BACKENDS_MAX;
@@ -160,6 +160,10 @@ fn backend_tls(table: &mut Table<'_>) -> BackendTls {
     BackendTls {
         alpn: alpn(table).unwrap_or_default(),
         client_certificate: table.value("client_certificate").and_then(|v| certificate_source(&v)),
+        require_extended_master_secret: table
+            .value(REQUIRE_EXTENDED_MASTER_SECRET)
+            .and_then(|v| v.boolean())
+            .unwrap_or_default(),
         server_name: table.value("server_name").and_then(|v| v.parsed(server_name)),
         trust: trust(roots.as_ref(), anybody.as_ref()),
         versions: versions(table).unwrap_or(BackendTls::default().versions),

@@ -19,8 +19,8 @@ pub(super) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
 }
 
 /// What [`handshake`] reads.
-pub(super) const HANDSHAKE_KEYS: [&str; 5] =
-    ["alpn_mismatch", "groups", "schemes", "suites", "versions"];
+pub(super) const HANDSHAKE_KEYS: [&str; 6] =
+    ["alpn_mismatch", "groups", REQUIRE_EXTENDED_MASTER_SECRET, "schemes", "suites", "versions"];
 
 /// The policy `default` with what is written in its place, of what can differ by name.
 pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) -> Policy {
@@ -30,9 +30,12 @@ pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) 
     let groups = table.value("groups");
     let choices = Group::ALL.map(|group| (group.name(), group));
     let group_list = groups.as_ref().and_then(|v| v.set(choices.len(), |v| v.choice(&choices)));
+    let require_ems = table.value(REQUIRE_EXTENDED_MASTER_SECRET).and_then(|v| v.boolean());
     let policy = Policy {
         alpn_mismatch: mismatch.unwrap_or(default.alpn_mismatch),
         groups: group_list.unwrap_or(default.groups),
+        require_extended_master_secret: require_ems
+            .unwrap_or(default.require_extended_master_secret),
         schemes: schemes(table).unwrap_or(default.schemes),
         suites: suites(table, versions).unwrap_or(default.suites),
         versions,
@@ -52,6 +55,9 @@ pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) 
     }
     policy
 }
+
+/// The key of listeners, routes and backends.
+pub(super) const REQUIRE_EXTENDED_MASTER_SECRET: &str = "require_extended_master_secret";
 
 /// The protocol versions in `versions`.
 pub(super) fn versions(table: &mut Table<'_>) -> Option<Versions> {

@@ -53,6 +53,7 @@ const FATES: &[(&str, &str, Fate)] = &[
     ("proxy_header", "\"v1\"", Inherited),
     ("proxy_pass_tlvs", "[0xEA]", Whole),
     ("proxy_tlvs", "[\"ssl\"]", Inherited),
+    ("require_extended_master_secret", "true", Inherited),
     ("resolve", "\"7s\"", Whole),
     ("route", "[]", Whole),
     ("schemes", "[\"ed25519\"]", Inherited),

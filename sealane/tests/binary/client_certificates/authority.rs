@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -61,8 +62,8 @@ impl ClientAuthority {
     }
 
     fn kept(folder: &Path, issuer: CertifiedIssuer<'static, KeyPair>) -> Self {
-        static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = folder.join(format!("authority-{number}"));
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("ca.pem"), issuer.pem()).unwrap();
@@ -131,7 +132,10 @@ impl ClientAuthority {
             writeln!(index, "R\t991231235959Z\t240101000000Z\t{serial}\tunknown\t/CN=x").unwrap();
         }
         std::fs::write(self.folder.join("index.txt"), index).unwrap();
-        std::fs::write(self.folder.join("number"), "01\n").unwrap();
+        // Each list is newer than those before.
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        std::fs::write(self.folder.join("number"), format!("{number:04X}\n")).unwrap();
         let at = self.folder.display();
         let config = format!(
             "[ca]\ndefault_ca = own\n[own]\ndatabase = {at}/index.txt\ncrlnumber = {at}/number\n\

@@ -30,6 +30,15 @@ pub fn required(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// A configuration of OpenSSL that leaves extended master secret out of TLS 1.2.
+pub fn without_extended_master_secret(folder: &Path) -> PathBuf {
+    let path = folder.join("openssl.cnf");
+    let text = "openssl_conf = init\n[init]\nssl_conf = ssl\n[ssl]\nsystem_default = old\n\
+                [old]\nOptions = -ExtendedMasterSecret\n";
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
 /// Runs a program to its end, which must come within a test's patience.
 pub fn run(command: &mut Command) -> Output {
     run_with_input(command, b"")

@@ -1,0 +1,270 @@
+//! Name constraints of a trusted authority on mail addresses and directory names:
+//! [`NameConstraints`].
+//!
+//! webpki refuses every chain below an authority that has them: it judges host names and addresses
+//! alone. Companies and states have such authorities for persons. So these constraints are taken
+//! out of what webpki gets of a root, and judged here (RFC 5280 section 4.2.1.10) for each
+//! certificate of a path. An intermediate is signed, and webpki reads it whole: of that they still
+//! refuse the chain.
+
+use x509_parser::extensions::GeneralName;
+use x509_parser::oid_registry::{OID_PKCS9_EMAIL_ADDRESS, Oid};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::x509::X509Name;
+
+use crate::client_certificates::alternative_names;
+
+/// Constraints on mail addresses and directory names.
+#[derive(Debug, Default)]
+pub(crate) struct NameConstraints {
+    excluded: Vec<Subtree>,
+    permitted: Vec<Subtree>,
+}
+
+impl NameConstraints {
+    /// Takes the constraints that are judged here out of the content of an extension
+    /// nameConstraints. Returns them, and what is left for webpki; all is left for it if that
+    /// cannot be read.
+    pub(crate) fn split(extension: &[u8]) -> (Self, Option<Vec<u8>>) {
+        Self::try_split(extension).unwrap_or_else(|| (Self::default(), Some(extension.to_vec())))
+    }
+
+    fn try_split(mut extension: &[u8]) -> Option<(Self, Option<Vec<u8>>)> {
+        let (mut taken, mut left) = (Self::default(), Vec::new());
+        while !extension.is_empty() {
+            let list = take(&mut extension)?;
+            let into = match list.tag {
+                PERMITTED => &mut taken.permitted,
+                EXCLUDED => &mut taken.excluded,
+                _ => return None,
+            };
+            let (mut subtrees, mut kept) = (list.content, Vec::new());
+            while !subtrees.is_empty() {
+                let subtree = take(&mut subtrees)?;
+                match Subtree::parse(subtree.content) {
+                    Some(judged) => into.push(judged),
+                    None => kept.extend_from_slice(subtree.whole),
+                }
+            }
+            if !kept.is_empty() {
+                left.extend(element(list.tag, &kept));
+            }
+        }
+        Some((taken, (!left.is_empty()).then_some(left)))
+    }
+
+    /// Whether a certificate of a path below the authority keeps to them; one that cannot be read
+    /// does not.
+    pub(crate) fn admit(&self, der: &[u8]) -> bool {
+        if self.permitted.is_empty() && self.excluded.is_empty() {
+            return true;
+        }
+        let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+        let Some(names) = names_of(&certificate) else { return false };
+        names.iter().all(|name| self.admits(name))
+    }
+
+    fn admits(&self, name: &Name) -> bool {
+        let mut permitted = self.permitted.iter().filter(|subtree| subtree.is_for(name)).peekable();
+        let is_permitted = permitted.peek().is_none() || permitted.any(|each| each.has(name));
+        is_permitted && !self.excluded.iter().any(|subtree| subtree.has(name))
+    }
+}
+
+/// Names that are permitted, or excluded.
+#[derive(Debug)]
+enum Subtree {
+    /// Those that begin with these parts.
+    Directory(Vec<Part>),
+    /// A mail address, all of a host, or with a dot in front all of the hosts below it.
+    Mail(String),
+}
+
+impl Subtree {
+    /// Reads a GeneralSubtree; none if it is judged by webpki.
+    fn parse(mut content: &[u8]) -> Option<Self> {
+        let base = take(&mut content)?;
+        // Limits of the distance are not used (RFC 5280), and nobody knows what they mean here.
+        match (base.tag, content) {
+            (MAIL, []) => Some(Self::Mail(std::str::from_utf8(base.content).ok()?.to_owned())),
+            (DIRECTORY, []) => {
+                let (_, name) = X509Name::from_der(base.content).ok()?;
+                Some(Self::Directory(parts(&name)))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_for(&self, name: &Name) -> bool {
+        matches!(
+            (self, name),
+            (Self::Directory(_), Name::Directory(_)) | (Self::Mail(_), Name::Mail(_))
+        )
+    }
+
+    fn has(&self, name: &Name) -> bool {
+        match (self, name) {
+            (Self::Directory(front), Name::Directory(name)) => name.starts_with(front),
+            (Self::Mail(wanted), Name::Mail(address)) => has_address(wanted, address),
+            _ => false,
+        }
+    }
+}
+
+/// A name that constraints are judged for.
+#[derive(Debug)]
+enum Name {
+    Directory(Vec<Part>),
+    Mail(String),
+}
+
+/// One part of a directory name: its attributes in order, each with its type and its value.
+type Part = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The names of a certificate; none if one of them cannot be judged.
+fn names_of(certificate: &X509Certificate<'_>) -> Option<Vec<Name>> {
+    if certificate.subject_alternative_name().is_err() {
+        return None;
+    }
+    let mut names = Vec::new();
+    let add_directory = |name: &X509Name<'_>, names: &mut Vec<Name>| {
+        let parts = parts(name);
+        if !parts.is_empty() {
+            names.push(Name::Directory(parts));
+        }
+    };
+    add_directory(&certificate.subject, &mut names);
+    for attribute in certificate.subject.iter_attributes() {
+        if *attribute.attr_type() == OID_PKCS9_EMAIL_ADDRESS {
+            names.push(Name::Mail(attribute.as_str().ok()?.to_owned()));
+        }
+    }
+    for name in alternative_names(certificate) {
+        match name {
+            GeneralName::DirectoryName(name) => add_directory(&name, &mut names),
+            // Constraints on mail addresses hold for it too (RFC 9598), and it is in other words.
+            GeneralName::OtherName(kind, _) if kind == SMTP_UTF8_MAILBOX => return None,
+            GeneralName::RFC822Name(address) => names.push(Name::Mail(address.to_owned())),
+            _ => {}
+        }
+    }
+    let has_at = |name: &Name| match name {
+        Name::Directory(_) => true,
+        Name::Mail(address) => address.contains('@'),
+    };
+    names.iter().all(has_at).then_some(names)
+}
+
+/// The parts of a name. Text is compared without its case and its spacing (RFC 5280 section 7.1).
+fn parts(name: &X509Name<'_>) -> Vec<Part> {
+    let part = |part: &x509_parser::x509::RelativeDistinguishedName<'_>| {
+        let attribute = |each: &x509_parser::x509::AttributeTypeAndValue<'_>| {
+            let value = match each.as_str() {
+                Ok(text) => {
+                    let words: Vec<_> = text.split_whitespace().collect();
+                    words.join(" ").to_lowercase().into_bytes()
+                }
+                Err(_) => each.as_slice().to_vec(),
+            };
+            (each.attr_type().as_bytes().to_vec(), value)
+        };
+        let mut attributes: Part = part.iter().map(attribute).collect();
+        attributes.sort();
+        attributes
+    };
+    name.iter().map(part).collect()
+}
+
+fn has_address(wanted: &str, address: &str) -> bool {
+    let Some((local, host)) = address.rsplit_once('@') else { return false };
+    if let Some((wanted_local, wanted_host)) = wanted.rsplit_once('@') {
+        return local == wanted_local && host.eq_ignore_ascii_case(wanted_host);
+    }
+    let (host, wanted) = (host.to_ascii_lowercase(), wanted.to_ascii_lowercase());
+    match wanted.strip_prefix('.') {
+        Some(_) => host.len() > wanted.len() && host.ends_with(&wanted),
+        None => host == wanted,
+    }
+}
+
+/// An element of DER.
+struct Element<'a> {
+    content: &'a [u8],
+    tag: u8,
+    whole: &'a [u8],
+}
+
+/// Takes the first element off `bytes`.
+fn take<'a>(bytes: &mut &'a [u8]) -> Option<Element<'a>> {
+    let [tag, len, rest @ ..] = *bytes else { return None };
+    let (len, rest) = match *len {
+        short @ 0..=0x7f => (usize::from(short), rest),
+        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
+        0x82 => (usize::from(u16::from_be_bytes(*rest.first_chunk()?)), rest.get(2..)?),
+        _ => return None,
+    };
+    let (content, after) = rest.split_at_checked(len)?;
+    let whole = bytes.get(..bytes.len() - after.len())?;
+    *bytes = after;
+    Some(Element { content, tag: *tag, whole })
+}
+
+/// An element of DER with a content of at most 64 KiB, as all is that [`take`] takes.
+fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut whole = vec![tag];
+    let [high, low] = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
+    match (high, low) {
+        (0, 0..=0x7f) => whole.push(low),
+        (0, _) => whole.extend([0x81, low]),
+        _ => whole.extend([0x82, high, low]),
+    }
+    whole.extend(content);
+    whole
+}
+
+/// permittedSubtrees and excludedSubtrees.
+const PERMITTED: u8 = 0xa0;
+const EXCLUDED: u8 = 0xa1;
+/// directoryName and rfc822Name of a GeneralName.
+const DIRECTORY: u8 = 0xa4;
+const MAIL: u8 = 0x81;
+/// RFC 9598: 1.3.6.1.5.5.7.8.9.
+const SMTP_UTF8_MAILBOX: Oid<'static> =
+    Oid::new(std::borrow::Cow::Borrowed(&[0x2b, 6, 1, 5, 5, 7, 8, 9]));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_constraint_is_an_address_host_or_domain() {
+        for (wanted, address, expected) in [
+            ("a@b.test", "a@B.test", true),
+            ("a@b.test", "A@b.test", false),
+            ("b.test", "x@B.TEST", true),
+            ("b.test", "x@c.b.test", false),
+            (".b.test", "x@c.b.test", true),
+            (".b.test", "x@b.test", false),
+            (".b.test", "x@cb.test", false),
+        ] {
+            assert_eq!(has_address(wanted, address), expected, "{wanted} {address}");
+        }
+    }
+
+    #[test]
+    fn other_constraints_are_left_as_they_are() {
+        let host = element(0x30, &element(0x82, b"b.test"));
+        let mail = element(0x30, &element(MAIL, b"b.test"));
+        let both = element(PERMITTED, &[&host[..], &mail].concat());
+        let excluded = element(EXCLUDED, &mail);
+        let (taken, left) = NameConstraints::split(&[both, excluded].concat());
+        assert_eq!((taken.permitted.len(), taken.excluded.len()), (1, 1));
+        assert_eq!(left, Some(element(PERMITTED, &host)));
+        let (taken, left) = NameConstraints::split(&element(PERMITTED, &mail));
+        assert_eq!((taken.permitted.len(), left), (1, None));
+        for damaged in [&[PERMITTED][..], &[PERMITTED, 5, 0x30], &[0xa2, 0]] {
+            let (taken, left) = NameConstraints::split(damaged);
+            assert_eq!((taken.permitted.len(), left.as_deref()), (0, Some(damaged)));
+        }
+    }
+}

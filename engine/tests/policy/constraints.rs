@@ -1,0 +1,130 @@
+//! Authorities that may issue for some names alone.
+
+use rcgen::{
+    CertificateParams, CertifiedIssuer, DistinguishedName, DnType, GeneralSubtree, IsCa, KeyPair,
+    NameConstraints, SanType,
+};
+use rustls::version::TLS13;
+use sealane_engine::client_certificates::{ClientStanding, Distrust};
+use sealane_engine::policy::ClientCertificates;
+use sealane_engine::provider::ProviderChoice;
+
+use crate::ED25519;
+use crate::clients::{Authority, Identity, asking, unverified};
+use crate::rig::{Client, Server};
+
+/// A root that may issue for `permitted` names, and not for `excluded` ones.
+fn root(permitted: Vec<GeneralSubtree>, excluded: Vec<GeneralSubtree>) -> Authority {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "constrained");
+    params.name_constraints =
+        Some(NameConstraints { permitted_subtrees: permitted, excluded_subtrees: excluded });
+    Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+}
+
+fn organisation(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::OrganizationName, name);
+    distinguished
+}
+
+fn mail(constraint: &str) -> GeneralSubtree {
+    GeneralSubtree::Rfc822Name(constraint.to_owned())
+}
+
+/// A client with these alternative names, and a subject of this organisation.
+fn client(issuer: &Authority, names: Vec<SanType>, of: &str) -> Identity {
+    issuer.issue(|leaf| {
+        leaf.subject_alt_names = names;
+        leaf.distinguished_name = organisation(of);
+        leaf.distinguished_name.push(DnType::CommonName, "client");
+    })
+}
+
+fn address(text: &str) -> SanType {
+    SanType::Rfc822Name(text.try_into().unwrap())
+}
+
+fn standing(root: &Authority, identity: &Identity) -> ClientStanding {
+    let policy = asking(ClientCertificates::Asked(root.roots(&[])));
+    let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
+    let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+    let session = server.accept(&client, "a.test", &TLS13).unwrap();
+    server.context.standing(&session)
+}
+
+fn judge(root: &Authority, cases: Vec<(Vec<SanType>, &str, bool)>) {
+    for (names, of, is_admitted) in cases {
+        let expected = match is_admitted {
+            true => ClientStanding::Verified,
+            false => unverified(Distrust::NameConstraints),
+        };
+        let found = standing(root, &client(root, names.clone(), of));
+        assert_eq!(found, expected, "{names:?} {of}");
+    }
+}
+
+#[test]
+fn mail_constraints_of_a_root_are_judged() {
+    let host = |name: &str| SanType::DnsName(name.try_into().unwrap());
+    judge(
+        &root(vec![mail("example.com")], vec![]),
+        vec![
+            (vec![address("alice@example.com")], "x", true),
+            (vec![address("alice@EXAMPLE.com"), host("a.test")], "x", true),
+            (vec![], "x", true),
+            (vec![address("alice@b.example.com")], "x", false),
+            (vec![address("alice@example.com"), address("alice@evil.test")], "x", false),
+            (vec![address("no address")], "x", false),
+        ],
+    );
+    judge(
+        &root(vec![], vec![mail(".example.com")]),
+        vec![
+            (vec![address("alice@b.example.com")], "x", false),
+            (vec![address("alice@example.com")], "x", true),
+        ],
+    );
+    let with_hosts = vec![mail("example.com"), GeneralSubtree::DnsName("a.test".to_owned())];
+    judge(
+        &root(with_hosts, vec![]),
+        vec![
+            (vec![address("alice@example.com"), host("b.a.test")], "x", true),
+            (vec![address("alice@example.com"), host("b.test")], "x", false),
+        ],
+    );
+}
+
+#[test]
+fn directory_constraints_of_a_root_are_judged() {
+    let acme = || GeneralSubtree::DirectoryName(organisation("Acme  Ltd"));
+    judge(
+        &root(vec![acme()], vec![]),
+        vec![
+            (vec![], "Acme Ltd", true),
+            (vec![], "ACME ltd", true),
+            (vec![], "Acme", false),
+            (vec![SanType::DnsName("a.test".try_into().unwrap())], "Other", false),
+        ],
+    );
+    judge(&root(vec![], vec![acme()]), vec![(vec![], "acme ltd", false), (vec![], "Acme", true)]);
+}
+
+/// Constraints hold for each certificate of a chain.
+#[test]
+fn constraints_hold_for_intermediates_too() {
+    let root = root(vec![GeneralSubtree::DirectoryName(organisation("Acme"))], vec![]);
+    for (of, expected) in
+        [("Acme", ClientStanding::Verified), ("Other", unverified(Distrust::NameConstraints))]
+    {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name = organisation(of);
+        let key = KeyPair::generate().unwrap();
+        let between = Authority(CertifiedIssuer::signed_by(params, key, &root.0).unwrap());
+        let mut identity = client(&between, vec![], "Acme");
+        identity.chain.push(between.0.der().clone());
+        assert_eq!(standing(&root, &identity), expected);
+    }
+}
