@@ -3,7 +3,8 @@
 // The server of `sealane-lab node`, in every mode that is Node's: what differs between them is who
 // does TLS, and in how many processes. It takes one argument, its settings as JSON, answers with
 // the files of a folder, says `ready` once all of its processes listen, and ends with its standard
-// input. On SIGUSR2 it collects its garbage and says `collected`.
+// input. On SIGUSR2 it collects its garbage and prints how many sessions were resumed so far, in
+// how many handshakes, and then `collected`.
 
 const cluster = require('node:cluster');
 const fs = require('node:fs');
@@ -15,6 +16,8 @@ const BLOCK_MS = 50;
 const IDLE_MS_MAX = 600_000;
 
 const settings = JSON.parse(process.argv[2]);
+/** Of this process: a load client that resumes measures no full handshakes. */
+const counts = { handshakes: 0, resumed: 0 };
 
 if (settings.processes > 1 && cluster.isPrimary) {
   startProcesses();
@@ -23,9 +26,21 @@ if (settings.processes > 1 && cluster.isPrimary) {
 }
 if (cluster.isPrimary) {
   process.stdin.on('end', () => process.exit(0)).resume();
-  process.on('SIGUSR2', () => {
+  process.on('SIGUSR2', async () => {
     global.gc();
+    const all = await Promise.all(Object.values(cluster.workers ?? {}).map(countsOf));
+    const sum = (name) => all.reduce((total, one) => total + one[name], counts[name]);
+    say(`resumed ${sum('resumed')} of ${sum('handshakes')}`);
     say('collected');
+  });
+}
+if (cluster.isWorker) process.on('message', () => process.send(counts));
+
+/** What a worker has counted. */
+function countsOf(worker) {
+  return new Promise((resolve) => {
+    worker.once('message', resolve);
+    worker.send('count');
   });
 }
 
@@ -33,9 +48,9 @@ function startProcesses() {
   // Cheaper is what the kernel deals out, more even what Node does: whichever suits the load.
   cluster.schedulingPolicy = settings.even ? cluster.SCHED_RR : cluster.SCHED_NONE;
   let listening = 0;
-  cluster.on('message', () => {
-    listening += 1;
-    if (listening === settings.processes) say('ready');
+  cluster.on('message', (_worker, message) => {
+    if (message === 'listening') listening += 1;
+    if (message === 'listening' && listening === settings.processes) say('ready');
   });
   // A process that is gone takes its share of every figure with it.
   cluster.on('exit', (worker, code, signal) => fail(`a process ended: ${signal ?? code}`));
@@ -47,6 +62,10 @@ function serve() {
   // An idle connection is there to be measured, not to be closed.
   server.keepAliveTimeout = IDLE_MS_MAX;
   server.on('error', (error) => fail(error.stack));
+  server.on('secureConnection', (socket) => {
+    counts.handshakes += 1;
+    if (socket.isSessionReused()) counts.resumed += 1;
+  });
   const where = { host: '127.0.0.1', port: settings.port, backlog: BACKLOG };
   if (settings.tls === 'sealane' && settings.processes > 1) where.reusePort = true;
   server.listen(where, () => {

@@ -17,7 +17,7 @@ use clap::ValueEnum;
 
 use crate::config::{Config, Mistake, Mistakes, Place, Problem};
 
-use files::Files;
+use files::{Files, STEPS_MAX};
 use plan::Plan;
 
 /// Whose configuration a file is.
@@ -36,8 +36,10 @@ pub enum Dialect {
 /// A configuration of Sealane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Converted {
-    /// Lines that were not carried over; 0 if all was.
+    /// Lines that were not carried over: clients or backends see a difference.
     pub left_out: usize,
+    /// Lines with a comment of which clients and backends see nothing.
+    pub noted: usize,
     /// The text, with comments about what was not carried over, each beside what it concerns.
     pub toml: String,
 }
@@ -78,6 +80,12 @@ fn converted(
         Dialect::Stunnel => stunnel::read,
     };
     let mut plan: Plan = read(text, file, files)?;
+    if files.are_spent() {
+        let what = format!("its parts refer to each other too often: more than {STEPS_MAX} steps");
+        let problem = Problem::new(what, "convert it in parts");
+        let place = Some(Place::whole(file));
+        return Err(Mistakes(vec![Mistake { place, field: String::new(), problem }]));
+    }
     plan.settle();
     let written = writer::write(&plan);
     let problems = match Config::parse(file, &written.body) {

@@ -11,9 +11,11 @@ pub enum Exit {
     Failed,
     /// The configuration, a certificate or an address is not in order; nothing was started.
     Invalid,
+    /// A configuration was converted, with comments of which clients and backends see nothing.
+    Noted,
     /// All went well.
     Ok,
-    /// A configuration was converted, but for some of its lines.
+    /// A configuration was converted; clients or backends see a difference.
     Partly,
     /// The command line is not understood.
     Usage,
@@ -31,6 +33,7 @@ impl Exit {
             Self::Cut => 4,
             Self::Failed => 1,
             Self::Invalid => 3,
+            Self::Noted => 6,
             Self::Ok => 0,
             Self::Partly => 5,
             Self::Usage => 2,
@@ -47,7 +50,8 @@ impl Exit {
                 "the configuration, a certificate or an address is not in order; nothing started"
             }
             Self::Ok => "ended as asked; or the configuration is in order",
-            Self::Partly => "converted, but for the lines that comments name",
+            Self::Noted => "converted; comments name lines that matter to the process alone",
+            Self::Partly => "converted; clients or backends see a difference that comments name",
             Self::Usage => "the command line is not understood",
             Self::Warned => "the configuration can be served, but has warnings (check --strict)",
         }

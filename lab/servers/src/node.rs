@@ -292,5 +292,6 @@ fn figures() -> Vec<Figure> {
         measured("memory_kb", "memory of a connection", "kB", "less"),
         neither(measured("client_percent", "client busy", "%", "less")),
         counted("operations", "answers, all checked"),
+        counted("resumed", "sessions resumed, by both sides' count"),
     ]
 }

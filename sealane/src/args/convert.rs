@@ -16,15 +16,16 @@ pub struct ConvertArguments {
 }
 
 pub(super) const HELP: &str = "\
-Prints a configuration of Sealane that does what the file does. Of each line that was not carried
-over a comment says where it stands, why it was not, and what to do instead, beside what it
-concerns; so does one of what only the process has, its user or its log, which is no loss. Nothing
-is started or changed; sealane check says whether the result is in order.
+Prints a configuration of Sealane that does the same as the file. A comment above a key names each
+line that was not carried over, with the reason and the remedy. Other comments are notes: clients
+and backends see nothing of them, such as the user of the process or its log. Nothing is started or
+changed. Run sealane check on the result.
 
 Exit codes:
-  0  all that clients and backends see was carried over
+  0  everything was carried over
   3  the file cannot be read
-  5  some lines were not carried over
+  5  some lines were not carried over: clients or backends see a difference
+  6  everything that clients and backends see was carried over; comments have notes
 
 Examples:
   sealane convert hitch /etc/hitch/hitch.conf > sealane.toml

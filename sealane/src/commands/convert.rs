@@ -7,7 +7,7 @@ use crate::convert::convert;
 use crate::exit::Exit;
 use crate::operator::{Priority, say_at};
 
-/// Converts a file, and says on standard error how much of it was left out.
+/// Converts a file, and prints on standard error how many of its lines have a comment.
 ///
 /// # Errors
 /// The writer's.
@@ -20,14 +20,18 @@ pub fn run(arguments: &ConvertArguments, out: &mut dyn Write) -> io::Result<Exit
         }
     };
     out.write_all(converted.toml.as_bytes())?;
-    if converted.left_out == 0 {
-        return Ok(Exit::Ok);
-    }
-    let lines = match converted.left_out {
-        1 => "1 line was not carried over".to_owned(),
-        lines => format!("{lines} lines were not carried over"),
+    let file = arguments.file.display();
+    let text = match (converted.left_out, converted.noted) {
+        (0, 0) => return Ok(Exit::Ok),
+        (0, 1) => format!("{file}: 1 line has a comment; clients and backends see no difference"),
+        (0, lines) => {
+            format!("{file}: {lines} lines have comments; clients and backends see no difference")
+        }
+        (1, _) => format!("{file}: 1 line was not carried over; a comment gives the remedy"),
+        (lines, _) => {
+            format!("{file}: {lines} lines were not carried over; comments give the remedies")
+        }
     };
-    let told = "a comment says of each why, and what to do instead";
-    say_at(Priority::Warning, &format!("{}: {lines}; {told}", arguments.file.display()));
-    Ok(Exit::Partly)
+    say_at(Priority::Warning, &text);
+    Ok(if converted.left_out == 0 { Exit::Noted } else { Exit::Partly })
 }

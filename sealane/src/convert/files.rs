@@ -1,5 +1,6 @@
-//! Files that a conversion reads, within limits.
+//! Files that a conversion reads, and the work that it does, within limits.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -8,17 +9,51 @@ use std::path::{Path, PathBuf};
 pub(super) struct Files {
     bytes_left: usize,
     files_left: usize,
+    steps_left: Cell<usize>,
 }
 
 impl Files {
     /// The file that is named, and those that it includes.
     pub(super) fn of_the_system() -> Self {
-        Self { bytes_left: BYTES_MAX, files_left: FILES_MAX }
+        Self { bytes_left: BYTES_MAX, files_left: FILES_MAX, steps_left: Cell::new(STEPS_MAX) }
     }
 
     /// No file at all.
     pub(super) fn none() -> Self {
-        Self { bytes_left: 0, files_left: 0 }
+        Self { bytes_left: 0, files_left: 0, steps_left: Cell::new(STEPS_MAX) }
+    }
+
+    /// Counts work that a short text can ask for many times over. Returns whether more may be done.
+    pub(super) fn spend(&self, steps: usize) -> bool {
+        let left = self.steps_left.get().saturating_sub(steps);
+        self.steps_left.set(left);
+        left > 0
+    }
+
+    /// Counts copies of parts of the plan, which cost more than a look at a line.
+    pub(super) fn spend_on_copies(&self, copies: usize) -> bool {
+        self.spend(copies.saturating_mul(COPY_STEPS))
+    }
+
+    /// Whether the limit of work was reached, so that the plan is not complete.
+    pub(super) fn are_spent(&self) -> bool {
+        self.steps_left.get() == 0
+    }
+
+    /// Whether a file is there and has this text near its beginning.
+    pub(super) fn has_text(&self, path: &Path, text: &str) -> Option<bool> {
+        if self.files_left == 0 {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        File::open(path).ok()?.take(KEY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        self.spend(bytes.len() / BYTES_A_STEP);
+        Some(bytes.windows(text.len()).any(|part| part == text.as_bytes()))
+    }
+
+    /// Whether a file is there, and may be looked for.
+    pub(super) fn has_file(&self, path: &str) -> bool {
+        self.files_left > 0 && Path::new(path).is_file()
     }
 
     /// The text of a file, or why there is none.
@@ -99,6 +134,12 @@ pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 /// Bytes of all files together.
 const BYTES_MAX: usize = 4 << 20;
+const BYTES_A_STEP: usize = 64;
+const COPY_STEPS: usize = 16;
+/// Bytes of a certificate file in which a key is looked for.
+const KEY_BYTES_MAX: u64 = 256 << 10;
+/// Lines, words and values that are looked at, again for each proxy or service that shares them.
+pub(super) const STEPS_MAX: usize = 2_000_000;
 /// Files, that which is named and those that it includes.
 const FILES_MAX: usize = 1_000;
 /// Entries of a folder that is included.

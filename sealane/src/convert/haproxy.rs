@@ -4,15 +4,16 @@ mod backend;
 mod bind;
 mod condition;
 mod frontend;
+mod in_front;
 mod routes;
 mod syntax;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
 use super::files::Files;
-use super::plan::{CONNECTIONS, Plan, number};
+use super::plan::{CONNECTIONS, KeepAlive, Plan, host_and_port, number};
 use super::remark::{Line, Remarks};
 use crate::config::{LANES_MAX, Mistakes};
 
@@ -26,7 +27,13 @@ use syntax::{Section, Statement};
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
     let sections = syntax::sections(text, file)?;
     let mut plan = Plan::default();
-    let mut world = World { files, bases: Bases::default(), common: Binding::default() };
+    let mut named = HashMap::new();
+    for section in sections.iter().filter(|each| ["backend", "listen"].contains(&&*each.kind)) {
+        named.entry(section.name.as_str()).or_insert(section);
+    }
+    let ports = ports(&sections);
+    let (bases, common) = (Bases::default(), Binding::default());
+    let mut world = World { bases, common, files, loads_keys: true, named, ports };
     for section in sections.iter().filter(|section| section.kind == "global") {
         for statement in &section.statements {
             global(statement, &mut world, &mut plan);
@@ -35,22 +42,26 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     for section in &sections {
         match section.kind.as_str() {
             kind if PROXIES.contains(&kind) => {
+                if world.files.are_spent() {
+                    break;
+                }
                 frontend::read(section, &sections, &mut world, &mut plan);
             }
             "backend" | "defaults" | "global" => {}
             _ => plan.remarks.left_out(&section.line, "", syntax::section_reason(&section.kind)),
         }
     }
-    let targets = targets(&sections);
+    let targets = targets(&sections, world.files);
     for section in sections.iter().filter(|section| section.kind == "backend") {
         if !targets.contains(section.name.as_str()) {
             let why = "no frontend that is carried over leads there";
-            plan.remarks.left_out(&section.line, "", why);
+            plan.remarks.note(&section.line, "", why);
         }
     }
     for section in sections.iter().filter(|section| section.kind == "defaults") {
         for statement in &section.statements {
-            if !IN_DEFAULTS.contains(&statement.name()) {
+            let is_taken = is_keepalive(statement) || backend::is_check(statement);
+            if !IN_DEFAULTS.contains(&statement.name()) && !is_taken {
                 syntax::tell_without_key(statement, "", &mut plan.remarks);
             }
         }
@@ -64,6 +75,12 @@ struct World<'w> {
     /// What `ssl-default-bind-...` says.
     common: Binding,
     files: &'w mut Files,
+    /// Whether the key of a certificate may be in a file of its own.
+    loads_keys: bool,
+    /// Sections that have servers, by name: the first counts.
+    named: HashMap<&'w str, &'w Section>,
+    /// Ports that the file names.
+    ports: HashSet<u16>,
 }
 
 fn global(statement: &Statement, world: &mut World<'_>, plan: &mut Plan) {
@@ -74,6 +91,10 @@ fn global(statement: &Statement, world: &mut World<'_>, plan: &mut Plan) {
         "crt-base" => world.bases.certificates = Some(first.to_owned()),
         "maxconn" => {
             plan.connections = number(first, CONNECTIONS, line, "limits.connections", remarks);
+        }
+        "ssl-load-extra-files" => {
+            world.loads_keys =
+                statement.words.iter().skip(1).any(|word| word == "all" || word == "key");
         }
         "nbthread" => plan.lanes = number(first, 1..=LANES_MAX, line, "lanes", remarks),
         "ssl-default-bind-ciphers" => world.common.tls.set_ciphers(first, line, remarks),
@@ -108,16 +129,19 @@ fn time(text: &str) -> Option<Duration> {
     count.checked_mul(unit_us).map(|us| Duration::from_millis(us.div_ceil(1_000)))
 }
 
-/// The section of a kind and name.
-fn section<'s>(sections: &'s [Section], kinds: &[&str], name: &str) -> Option<&'s Section> {
-    sections.iter().find(|each| kinds.contains(&each.kind.as_str()) && each.name == name)
+/// Ports that addresses of a file end with.
+fn ports(sections: &[Section]) -> HashSet<u16> {
+    let statements = sections.iter().flat_map(|section| &section.statements);
+    let words = statements.flat_map(|statement| statement.words.iter().skip(1));
+    let addresses = words.flat_map(|word| word.split(','));
+    addresses.filter_map(|address| host_and_port(address).1.parse().ok()).collect()
 }
 
 /// Backends to which proxies that are carried over lead.
-fn targets(sections: &[Section]) -> HashSet<&str> {
+fn targets<'s>(sections: &'s [Section], files: &Files) -> HashSet<&'s str> {
     let mut targets = HashSet::new();
     for proxy in sections.iter().filter(|each| PROXIES.contains(&each.kind.as_str())) {
-        let statements = with_defaults(proxy, sections);
+        let statements = with_defaults(proxy, sections, files);
         if http_mode(&statements).is_none() && disabled(&statements).is_none() {
             let leads =
                 |each: &&&Statement| ["default_backend", "use_backend"].contains(&each.name());
@@ -142,12 +166,20 @@ fn http_mode<'s>(statements: &[&'s Statement]) -> Option<&'s Statement> {
 
 /// What a proxy says, after what its defaults and theirs say; lines about HTTP alone count nothing
 /// there.
-fn with_defaults<'s>(section: &'s Section, sections: &'s [Section]) -> Vec<&'s Statement> {
+fn with_defaults<'s>(
+    section: &'s Section,
+    sections: &'s [Section],
+    files: &Files,
+) -> Vec<&'s Statement> {
     let above = |section: &&'s Section| section.defaults.map(|index| &sections[index]);
-    let mut levels: Vec<_> = std::iter::successors(Some(section), above).collect();
+    let levels = std::iter::successors(Some(section), above);
+    let mut levels: Vec<_> = levels.take_while(|_| files.spend(1)).collect();
     levels.reverse();
     let mut statements: Vec<&Statement> = Vec::new();
     for level in levels {
+        if !files.spend(statements.len() + level.statements.len() + 1) {
+            break;
+        }
         let said: HashSet<_> = level.statements.iter().filter_map(replaced).collect();
         statements.retain(|above| replaced(above).is_none_or(|subject| !said.contains(&subject)));
         statements.extend(&level.statements);
@@ -159,6 +191,8 @@ fn with_defaults<'s>(section: &'s Section, sections: &'s [Section]) -> Vec<&'s S
 fn replaced(statement: &Statement) -> Option<[&str; 2]> {
     match statement.name() {
         "default-server" => None,
+        "no" if statement.word(1) == "option" => Some(["option", statement.word(2)]),
+        "option" => Some(["option", statement.word(1)]),
         "timeout" => Some(["timeout", statement.word(1)]),
         "disabled" | "enabled" => Some(["disabled", ""]),
         name => Some([name, ""]),
@@ -167,7 +201,36 @@ fn replaced(statement: &Statement) -> Option<[&str; 2]> {
 
 /// Whether a statement stands in a section of its own, and not in its defaults.
 fn is_own(statement: &Statement, section: &Section) -> bool {
-    section.statements.iter().any(|own| std::ptr::eq(own, statement))
+    section.statements.as_ptr_range().contains(&std::ptr::from_ref(statement))
+}
+
+/// Whether a statement is about keepalive probes of TCP.
+fn is_keepalive(statement: &Statement) -> bool {
+    let options = ["clitcpka", "srvtcpka", "tcpka"];
+    let is_option = statement.name() == "option" && options.contains(&statement.word(1));
+    is_option || KEEPALIVE.contains(&statement.name())
+}
+
+/// Takes a statement about keepalive probes of one side.
+fn take_keepalive(statement: &Statement, side: &str, keepalive: &mut Option<KeepAlive>) {
+    let both = KeepAlive::after(LINUX_KEEPALIVE_S);
+    let named = statement.name().split_once("tcpka-").filter(|(of, _)| *of == side);
+    let Some((_, part)) = named else {
+        let option = statement.word(1);
+        if option == "tcpka" || option.strip_suffix("tcpka") == Some(side) {
+            keepalive.get_or_insert(both);
+        }
+        return;
+    };
+    let value = statement.word(1);
+    let seconds = time(value).map(|time| time.as_secs()).filter(|s| (1..=32_767).contains(s));
+    // Without the option HAProxy sends none.
+    let Some(keepalive) = keepalive else { return };
+    match part {
+        "cnt" => keepalive.count = value.parse().unwrap_or(keepalive.count).clamp(1, 127),
+        "idle" => keepalive.idle_s = seconds.unwrap_or(keepalive.idle_s),
+        _ => keepalive.every_s = seconds.unwrap_or(keepalive.every_s),
+    }
 }
 
 /// Says that a time cannot be read.
@@ -186,5 +249,16 @@ const IN_DEFAULTS: &[&str] = &[
     "mode",
     "timeout",
 ];
+/// Statements about keepalive probes, of which an option says whether they are sent.
+const KEEPALIVE: [&str; 6] = [
+    "clitcpka-cnt",
+    "clitcpka-idle",
+    "clitcpka-intvl",
+    "srvtcpka-cnt",
+    "srvtcpka-idle",
+    "srvtcpka-intvl",
+];
+/// What Linux has for TCP_KEEPIDLE.
+const LINUX_KEEPALIVE_S: u64 = 7_200;
 /// Sections that listen.
 const PROXIES: [&str; 2] = ["frontend", "listen"];

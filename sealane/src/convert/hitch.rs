@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::files::{Files, matches, name_of};
 use super::plan::{
-    Certificate, Clients, KeepAlive, LONGEST, Listener, Plan, ProxyHeader, endpoint, host_and_port,
-    is_on, number,
+    Backend, Certificate, Clients, KeepAlive, LONGEST, Listener, Plan, ProxyHeader, endpoint,
+    host_and_port, is_on, number,
 };
 use super::remark::{ASKED, Line, believes_everybody};
 use super::tls;
@@ -33,9 +33,13 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
         }
     }
     if common.listener.destination.backends.is_empty() {
-        common.listener.destination.backends.push("127.0.0.1:8000".into());
+        common.listener.destination.backends.push(Backend::at("127.0.0.1:8000"));
     }
     for setting in &frontends {
+        // Each has a copy of what holds for all.
+        if !files.spend_on_copies(others.len() + 1) {
+            break;
+        }
         plan.listeners.push(frontend(setting, &common, files));
     }
     if frontends.is_empty() {
@@ -73,7 +77,9 @@ impl Frontend {
                 let protocols = word.split(',').map(str::trim).filter(|name| !name.is_empty());
                 listener.alpn = protocols.map(ToOwned::to_owned).collect();
             }
-            "backend" => listener.destination.add_backend(&backend(word), line, remarks),
+            "backend" => {
+                listener.destination.add_backend(Backend::at(backend(word)), line, remarks);
+            }
             "ciphers" => listener.tls.set_ciphers(word, line, remarks),
             "ciphersuites" => listener.tls.set_ciphersuites(word, line, remarks),
             "client-verify" => self.verify = Some((word.to_owned(), line.clone())),
@@ -281,7 +287,9 @@ fn set_clients(verify: &str, line: &Line, roots: Option<&str>, listener: &mut Li
 fn set_versions(setting: &Setting, listener: &mut Listener) {
     let Value::Words(words) = &setting.value else { return };
     let mut spoken = tls::Spoken::default();
-    for word in words {
+    // hitch takes blanks and commas between them.
+    for word in words.iter().flat_map(|word| word.split([',', ' '])).filter(|word| !word.is_empty())
+    {
         match tls::version(word) {
             Some(version) => spoken[version] = true,
             None => {

@@ -24,9 +24,12 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     let mut plan = Plan::default();
     let directives = syntax::directives(text, file, files, &mut plan.remarks)?;
     for directive in &directives {
+        if files.are_spent() {
+            break;
+        }
         let (line, words) = (&directive.line, directive.words.as_slice());
         match directive.name() {
-            "stream" => stream(&directive.block, &mut plan),
+            "stream" => stream(&directive.block, files, &mut plan),
             "worker_processes" if words.get(1).is_some_and(|word| word == "auto") => {}
             "worker_processes" => {
                 let count = words.get(1).map_or("", String::as_str);
@@ -39,16 +42,17 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
 }
 
 /// What stands beside the servers of a stream, by name.
-#[derive(Default)]
 struct Shared<'d> {
+    files: &'d Files,
     /// Zones of `limit_conn`: whether they count by the client's address.
     zones: HashMap<&'d str, bool>,
     maps: HashMap<&'d str, &'d Directive>,
     groups: HashMap<&'d str, &'d Directive>,
 }
 
-fn stream(directives: &[Directive], plan: &mut Plan) {
-    let mut shared = Shared::default();
+fn stream<'d>(directives: &'d [Directive], files: &'d Files, plan: &mut Plan) {
+    let mut shared =
+        Shared { files, zones: HashMap::new(), maps: HashMap::new(), groups: HashMap::new() };
     let (mut inherited, mut servers) = (Vec::new(), Vec::new());
     for directive in directives {
         let word = |index: usize| directive.words.get(index).map_or("", String::as_str);
@@ -70,6 +74,13 @@ fn stream(directives: &[Directive], plan: &mut Plan) {
     }
     tell_unused(directives, &shared, &mut plan.remarks);
     for server in servers {
+        let target = server.block.iter().rev().find(|each| each.name() == "proxy_pass");
+        let target = target.and_then(|each| each.words.get(1)).map_or("", String::as_str);
+        let map = shared.maps.get(target);
+        let entries = map.map_or(0, |map| map.block.len());
+        if !files.spend_on_copies(inherited.len() + server.block.len() + entries + 1) {
+            break;
+        }
         // What a server says itself takes the place of what stands above it.
         let said: HashSet<_> = server.block.iter().map(|own| subject(own.name())).collect();
         let above = inherited.iter().copied().filter(|above| !said.contains(subject(above.name())));

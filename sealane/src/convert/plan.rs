@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::remark::{Line, Remarks};
 use super::tls::Tls;
+use crate::backends::BACKENDS_MAX;
 use crate::config::value;
 
 /// A configuration.
@@ -43,6 +44,7 @@ pub(super) struct Listener {
     pub(super) connections: Option<usize>,
     pub(super) connections_per_client: Option<usize>,
     pub(super) keepalive: Option<KeepAlive>,
+    pub(super) check: Option<Check>,
     pub(super) allow: Vec<String>,
     pub(super) deny: Vec<String>,
     pub(super) remarks: Remarks,
@@ -84,11 +86,36 @@ pub(super) struct Clients {
 /// Where plaintext goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Destination {
-    pub(super) backends: Vec<String>,
+    pub(super) backends: Vec<Backend>,
     pub(super) least_connections: bool,
     pub(super) proxy_header: Option<ProxyHeader>,
     /// None where backends get plain bytes.
     pub(super) tls: Option<BackendTls>,
+}
+
+/// A backend and its share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Backend {
+    pub(super) address: String,
+    pub(super) is_backup: bool,
+    pub(super) weight: Option<usize>,
+}
+
+impl Backend {
+    /// A backend with the share that each has unless more is written.
+    pub(super) fn at(address: impl Into<String>) -> Self {
+        Self { address: address.into(), ..Self::default() }
+    }
+}
+
+/// Health checks of backends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Check {
+    pub(super) every: Duration,
+    pub(super) fall: usize,
+    pub(super) rise: usize,
+    pub(super) slow_start: Option<Duration>,
+    pub(super) timeout: Duration,
 }
 
 /// What backends are told.
@@ -147,7 +174,11 @@ impl Plan {
             }
             remove_repetitions(&mut listener.certificates);
             remove_repetitions(&mut listener.alpn);
-            remove_repetitions(&mut listener.destination.backends);
+            let of_routes = listener.routes.iter_mut().map(|route| &mut route.destination);
+            for destination in of_routes.chain([&mut listener.destination]) {
+                let mut seen = HashSet::new();
+                destination.backends.retain(|each| seen.insert(each.address.clone()));
+            }
         }
     }
 
@@ -193,12 +224,32 @@ impl Listener {
 
 impl Destination {
     /// Takes a backend, as Sealane spells it.
-    pub(super) fn add_backend(&mut self, address: &str, line: &Line, remarks: &mut Remarks) {
-        match value::backend(address) {
-            Ok(_) => self.backends.push(address.to_owned()),
+    pub(super) fn add_backend(&mut self, backend: Backend, line: &Line, remarks: &mut Remarks) {
+        match value::backend(&backend.address) {
+            Ok(_) if self.backends.len() < BACKENDS_MAX => self.backends.push(backend),
+            Ok(_) => {
+                let why = format!("at most {BACKENDS_MAX} backends can be named");
+                remarks.left_out(line, "backends", why);
+            }
             Err(problem) => remarks.left_out(line, "backends", problem.to_string()),
         }
     }
+
+    /// Says that these backends are spoken to in TLS.
+    pub(super) fn speak_tls(&mut self) {
+        for backend in &mut self.backends {
+            backend.address.insert_str(0, "tls://");
+        }
+    }
+}
+
+/// What is said where plain bytes become TLS that is forwarded.
+pub(super) const TLS_ONLY: &str = "all bytes are forwarded there; by its port or check this is \
+                                   TLS, and Sealane forwards nothing else";
+
+/// Whether TLS is spoken at this port by convention.
+pub(super) fn is_tls_port(port: &str) -> bool {
+    TLS_PORTS.contains(&port)
 }
 
 /// A host, which may be a numeric address of version 6, and a port.
@@ -271,8 +322,14 @@ fn remove_repetitions<T: Clone + Eq + Hash>(list: &mut Vec<T>) {
 
 /// For ever, as far as Sealane has it.
 pub(super) const LONGEST: Duration = Duration::from_hours(7 * 24);
-/// Where nobody listens: tcpmux, which no system has had for decades.
-pub(super) const NOBODY: &str = "127.0.0.1:1";
+/// What is said where clients without a route reach no backend in the other program.
+pub(super) const NO_DEFAULT: &str = "clients that no rule names reach no backend there; a listener \
+                                     needs one: add backends = [...] for them";
+/// Ports of HTTPS, of the Kubernetes and OpenShift APIs, and of others that begin with TLS.
+const TLS_PORTS: [&str; 20] = [
+    "443", "465", "563", "636", "853", "989", "990", "992", "993", "995", "2376", "5061", "5671",
+    "5986", "6443", "6514", "6697", "8443", "8883", "22623",
+];
 /// Open connections that a configuration may allow.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
 

@@ -9,7 +9,17 @@ pub(super) struct Line {
     pub(super) file: Rc<Path>,
     /// Counted from 1.
     pub(super) number: usize,
+    /// The beginning of a long one: each remark has a copy.
     pub(super) text: String,
+}
+
+impl Line {
+    /// A line of a file with its text, or the beginning of it.
+    pub(super) fn new(file: &Rc<Path>, number: usize, text: &str) -> Self {
+        let text = text.trim();
+        let end = text.char_indices().nth(LINE_CHARS_MAX).map_or(text.len(), |(at, _)| at);
+        Self { file: Rc::clone(file), number, text: text[..end].to_owned() }
+    }
 }
 
 /// A comment.
@@ -48,6 +58,9 @@ impl Remarks {
         self.0.push(Remark { key, line: None, is_loss: false, text: text.into() });
     }
 }
+
+/// Characters of a line that remarks have; fewer are shown.
+const LINE_CHARS_MAX: usize = 400;
 
 /// What is said of a word that no table of a dialect has.
 pub(super) fn unknown(program: &str) -> String {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::files::Files;
 use super::plan::{
-    BackendTls, Certificate, Clients, Listener, Plan, ProxyHeader, Route, Spoken, both_families,
-    endpoint, host_and_port, is_every_address_of_six, is_on, number,
+    Backend, BackendTls, Certificate, Clients, Listener, Plan, ProxyHeader, Route, Spoken,
+    both_families, endpoint, host_and_port, is_every_address_of_six, is_on, number,
 };
 use super::remark::{ASKED, Line, Remarks};
 use super::tls;
@@ -31,6 +31,9 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     common.retain(|option| !of_process(option, &mut plan));
     let mut secondary = Vec::new();
     for section in &services {
+        if !files.spend_on_copies(common.len() + 1) {
+            break;
+        }
         let mut service = Service::default();
         service.listener.name = Some(section.name.clone());
         // What stands before the first service holds for all of them.
@@ -45,6 +48,10 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     let by_name = services.iter().map(|section| (section.name.as_str(), section)).collect();
     let services = Services { by_name, common: &common };
     for (section, service) in secondary {
+        let names = service.sni.len();
+        if !files.spend(names * (plan.listeners.len() + common.len() + section.options.len() + 1)) {
+            break;
+        }
         service.add_to_primary(&mut plan, section, &services);
     }
     Ok(plan)
@@ -116,7 +123,7 @@ impl Service {
             "connect" => {
                 self.line_of_connect = Some(line.clone());
                 let destination = &mut self.listener.destination;
-                destination.add_backend(&connected(value), line, remarks);
+                destination.add_backend(Backend::at(connected(value)), line, remarks);
             }
             "crlfile" | "crlpath" => self.crls.push(value.to_owned()),
             "curves" => self.listener.tls.set_groups(value, line, remarks),
@@ -345,9 +352,7 @@ impl Service {
         self.listener.tls = tls::Tls::default();
         self.listener.spoken = Spoken::Plain;
         let destination = &mut self.listener.destination;
-        for backend in &mut destination.backends {
-            backend.insert_str(0, "tls://");
-        }
+        destination.speak_tls();
         destination.tls = Some(settings);
     }
 

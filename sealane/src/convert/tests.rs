@@ -108,6 +108,95 @@ fn comments_stay_comments() {
     assert!(!toml.contains(['\r', '\u{85}', '\u{2028}', '\u{202e}']), "{toml}");
 }
 
+/// `line` again and again, each time with another number in the place of N.
+fn many(line: &str, count: usize) -> String {
+    (0..count).map(|number| line.replace('N', &number.to_string())).collect()
+}
+
+fn hostile_haproxy(half: usize) -> Vec<(Dialect, String)> {
+    let tls = "bind :443 ssl crt a\n";
+    let front = format!("frontend f\nmode tcp\n{tls}");
+    vec![
+        (Dialect::Haproxy, front.clone() + &many("unknown N\n", 12 * half)),
+        (Dialect::Haproxy, front.clone() + "unknown" + &many(" N", 30 * half)),
+        (
+            Dialect::Haproxy,
+            format!("frontend f\nmode tcp\n{} {}", tls.trim(), many("N ", 30 * half)),
+        ),
+        (Dialect::Haproxy, front.clone() + &many("timeout client-fin Ns\n", 8 * half)),
+        (
+            Dialect::Haproxy,
+            front.clone()
+                + &many("use_backend b if { ssl_fc_sni N.a }\n", half)
+                + "backend b\n"
+                + &many("server sN h:1\n", half),
+        ),
+        (
+            Dialect::Haproxy,
+            front.clone()
+                + &many("acl a ssl_fc_sni N.a\n", half)
+                + &many("use_backend b if a\n", half)
+                + "backend b\nserver s h:1\n",
+        ),
+        (
+            Dialect::Haproxy,
+            front
+                + &many("bind :443 ssl crt N\n", half)
+                + &many("use_backend b if { ssl_fc_sni N.a }\n", half)
+                + "backend b\nserver s h:1\n",
+        ),
+        (Dialect::Haproxy, many("defaults dN\ndefaults dN from dN\n", half)),
+        (
+            Dialect::Haproxy,
+            "defaults\n".to_owned() + &many("a N\n", half) + &many("listen N\n", half),
+        ),
+    ]
+}
+
+fn hostile_others(half: usize) -> Vec<(Dialect, String)> {
+    vec![
+        (Dialect::Hitch, many("x = N\n", half) + &many("frontend = \"[*]:N\"\n", half)),
+        (Dialect::Hitch, many("pem-file = \"N\"\n", half) + &many("frontend = \"[*]:N\"\n", half)),
+        (
+            Dialect::NginxStream,
+            format!("stream {{ {} {} }}", many("a N;", half), many("server { listen N; }", half)),
+        ),
+        (
+            Dialect::NginxStream,
+            format!(
+                "stream {{ map $ssl_server_name $m {{ {} }} {} }}",
+                many("N.a b:1;", half),
+                many("server { listen N ssl; proxy_pass $m; }", half)
+            ),
+        ),
+        (
+            Dialect::NginxStream,
+            format!(
+                "stream {{ {} u {{ {} }} {} }}",
+                concat!("up", "stream"),
+                many("server h:N;", half),
+                many("server { listen N ssl; proxy_pass u; }", half)
+            ),
+        ),
+        (Dialect::NginxStream, format!("{};", many("N ", 30 * half))),
+        (Dialect::Stunnel, many("a = N\n", half) + &many("[N]\naccept = N\n", half)),
+        (Dialect::Stunnel, many("[N]\naccept = N\nsni = N:N.a\n", half)),
+    ]
+}
+
+/// Hostile texts of up to a megabyte: each refers to all others, or repeats what holds for all. One
+/// that is looked at again for each of its lines would take minutes.
+#[test]
+fn large_hostile_files_end() {
+    for (dialect, text) in [hostile_haproxy(5_000), hostile_others(5_000)].concat() {
+        // Converted, or refused as too much: either is an end.
+        if let Err(mistakes) = convert_text(dialect, Path::new("f"), &text) {
+            let text = mistakes.to_string();
+            assert!(text.contains("more than 2000000 steps; convert it in parts"), "{text}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 

@@ -10,7 +10,8 @@ use sealane_engine::text;
 
 use super::Converted;
 use super::plan::{
-    BackendTls, Certificate, Clients, Destination, Listener, Plan, ProxyHeader, Route, Spoken,
+    Backend, BackendTls, Certificate, Check, Clients, Destination, Listener, Plan, ProxyHeader,
+    Route, Spoken,
 };
 use super::remark::{Remark, Remarks};
 use crate::config::{Address, Mistake, value};
@@ -20,20 +21,26 @@ pub(super) fn write(plan: &Plan) -> Written {
     let mut sections = vec![top_of(plan)];
     sections.extend(plan.listeners.iter().map(listener));
     sections.retain(|text| !text.is_empty());
-    let every = std::iter::once(&plan.remarks).chain(plan.listeners.iter().map(|l| &l.remarks));
-    let lost: BTreeSet<_> = every
-        .flat_map(|remarks| &remarks.0)
-        .filter(|remark| remark.is_loss)
-        .filter_map(|remark| remark.line.as_ref())
-        .map(|line| (&line.file, line.number))
-        .collect();
-    Written { body: sections.join("\n"), left_out: lost.len() }
+    let lines = |is_loss| -> BTreeSet<_> {
+        let of_listeners = plan.listeners.iter().map(|listener| &listener.remarks);
+        let every = std::iter::once(&plan.remarks).chain(of_listeners);
+        every
+            .flat_map(|remarks| &remarks.0)
+            .filter(|remark| remark.is_loss == is_loss)
+            .filter_map(|remark| remark.line.as_ref())
+            .map(|line| (&line.file, line.number))
+            .collect()
+    };
+    let (lost, noted) = (lines(true), lines(false));
+    let noted = noted.difference(&lost).count();
+    Written { body: sections.join("\n"), left_out: lost.len(), noted }
 }
 
 /// What is written, and how many lines were left out of it.
 pub(super) struct Written {
     pub(super) body: String,
     left_out: usize,
+    noted: usize,
 }
 
 impl Written {
@@ -53,7 +60,7 @@ impl Written {
         }
         toml.push('\n');
         toml.push_str(&self.body);
-        Converted { left_out, toml }
+        Converted { left_out, noted: self.noted, toml }
     }
 }
 
@@ -98,7 +105,9 @@ impl Section<'_> {
         for remark in &self.remarks.0 {
             by_key.entry(remark.key).or_default().push(remark);
         }
-        let written: HashSet<_> = self.entries.iter().map(|(path, _)| path.as_str()).collect();
+        // What concerns no key stands at the head, also where there are tables.
+        let keys = self.entries.iter().map(|(path, _)| path.as_str());
+        let written: HashSet<_> = keys.filter(|path| !path.is_empty()).collect();
         let mut others: Vec<_> =
             self.remarks.0.iter().filter(|remark| !written.contains(remark.key)).collect();
         others.sort_by_key(|remark| remark.line.as_ref().map(|line| line.number));
@@ -108,7 +117,8 @@ impl Section<'_> {
         }
         for (path, entry) in &self.entries {
             // Above the first of several that are called so.
-            tell(&by_key.remove(path.as_str()).unwrap_or_default(), &mut text);
+            let of_key = by_key.remove(path.as_str()).filter(|_| !path.is_empty());
+            tell(&of_key.unwrap_or_default(), &mut text);
             let _ = writeln!(text, "{entry}");
         }
         text
@@ -192,6 +202,9 @@ fn listener(listener: &Listener) -> String {
     }
     write_destination(&listener.destination, "", &Destination::default(), &mut section);
     write_limits(listener, &mut section);
+    if let Some(check) = &listener.check {
+        write_check(check, &mut section);
+    }
     if let Some(clients) = &listener.clients {
         section.table("[listener.clients]");
         write_clients(clients, "clients", &mut section);
@@ -234,7 +247,9 @@ fn write_destination(
     above: &Destination,
     section: &mut Section<'_>,
 ) {
-    section.list(under, "backends", &destination.backends);
+    if !destination.backends.is_empty() {
+        section.key(under, "backends", &list(destination.backends.iter().map(backend)));
+    }
     if destination.least_connections != above.least_connections {
         let balance =
             if destination.least_connections { "least-connections" } else { "round-robin" };
@@ -249,6 +264,28 @@ fn write_destination(
         }
         None if above.proxy_header.is_some() => section.key(under, "proxy_header", "false"),
         None => {}
+    }
+}
+
+fn backend(backend: &Backend) -> String {
+    let address = quoted(&backend.address);
+    let weight = backend.weight.filter(|weight| *weight != 1);
+    if weight.is_none() && !backend.is_backup {
+        return address;
+    }
+    let weight = weight.map(|weight| format!(", weight = {weight}")).unwrap_or_default();
+    let backup = if backend.is_backup { ", backup = true" } else { "" };
+    format!("{{ address = {address}{weight}{backup} }}")
+}
+
+fn write_check(check: &Check, section: &mut Section<'_>) {
+    section.table("[listener.check]");
+    section.duration("check", "every", check.every);
+    section.duration("check", "timeout", check.timeout);
+    section.key("check", "rise", &check.rise.to_string());
+    section.key("check", "fall", &check.fall.to_string());
+    if let Some(slow_start) = check.slow_start {
+        section.duration("check", "slow_start", slow_start);
     }
 }
 

@@ -76,6 +76,17 @@ impl Running {
         self.wait("collect its garbage", COLLECT_TIME_MAX, done)
     }
 
+    /// How many sessions Node has resumed so far, by its own count; nginx does not count them.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn resumed(&mut self) -> Result<Option<u64>, Error> {
+        self.collect()?;
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let mut counts = text.lines().filter_map(|line| line.strip_prefix("resumed "));
+        Ok(counts.next_back().and_then(|line| line.split(' ').next()?.parse().ok()))
+    }
+
     fn wait(
         &mut self,
         what: &str,

@@ -174,6 +174,8 @@ impl Trial<'_> {
         crew.run(&warm_up)?;
         let tally = crew.run(&window)?;
         self.check(&tally)?;
+        settle();
+        self.check_resumed(&tally)?;
         for (name, percentile) in [("handshake_p50_ms", 50.0), ("handshake_p95_ms", 95.0)] {
             self.put(name, tally.handshake.percentile_ns(percentile) as f64 / 1e6);
         }
@@ -208,6 +210,7 @@ impl Trial<'_> {
         settle();
         let after = self.server.process.cpu()?;
         self.check(&tally)?;
+        self.check_resumed(&tally)?;
         self.put("rate", tally.rate());
         for (name, percentile) in [("p50_ms", 50.0), ("p95_ms", 95.0)] {
             self.put(name, tally.service.percentile_ns(percentile) as f64 / 1e6);
@@ -257,6 +260,20 @@ impl Trial<'_> {
             return wrong(format!("handshakes agreed on different things: {agreed:?}"));
         }
         Ok(())
+    }
+
+    /// Both sides must count as many resumed sessions: none in full handshakes. What warms a server
+    /// up resumes none.
+    fn check_resumed(&mut self, tally: &Tally) -> Result<(), Error> {
+        let resumed = tally.negotiations.iter().filter(|(negotiation, _)| negotiation.resumed);
+        let by_client: u64 = resumed.map(|(_, count)| count).sum();
+        self.put("resumed", by_client as f64);
+        match self.server.resumed()? {
+            Some(by_server) if by_server != by_client => Err(Error::Check(format!(
+                "the server resumed {by_server} sessions, and the client {by_client}"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn memory(&mut self) -> Result<u64, Error> {

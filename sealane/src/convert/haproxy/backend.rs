@@ -1,22 +1,43 @@
 //! A backend, or what a `listen` section has of one.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::super::plan::{
-    BackendTls, Certificate, Destination, Listener, NOBODY, Plan, ProxyHeader, endpoint,
-    host_and_port,
+    self as plan, BackendTls, Certificate, Check, Destination, KeepAlive, Listener, Plan,
+    ProxyHeader, endpoint, host_and_port, number,
 };
 use super::super::remark::{Line, Remarks, unknown};
 use super::super::tls::{self, VERSIONS};
 use super::bind::Bases;
 use super::syntax::{Section, Statement, tell_without_key};
-use super::{disabled, is_own, no_time, time, with_defaults};
+use super::{World, disabled, is_keepalive, is_own, no_time, take_keepalive, time, with_defaults};
 
 /// Where a proxy leads.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Backend {
+    /// How each server is checked, and where it is written.
+    checks: Vec<(Option<Check>, Line)>,
     pub(super) destination: Destination,
+    pub(super) keepalive: Option<KeepAlive>,
+    /// Whether its servers are checked as servers of TLS, so that clients speak it too.
+    pub(super) looks_like_tls: bool,
     pub(super) timeouts: Timeouts,
+}
+
+impl Backend {
+    /// Gives a listener the check of its first backend; that of others must be the same.
+    pub(super) fn put_check_into(&self, listener: &mut Listener, is_first: bool) {
+        let first = self.checks.iter().find_map(|(check, _)| check.as_ref());
+        if is_first {
+            listener.check = first.cloned();
+        }
+        let differs = |(check, _): &&(Option<Check>, Line)| *check != listener.check;
+        if let Some((_, line)) = self.checks.iter().find(differs) {
+            let why = "one check holds for all backends of a listener";
+            listener.remarks.left_out(line, "check", why);
+        }
+    }
 }
 
 /// `timeout server`, and `timeout tunnel`.
@@ -52,18 +73,21 @@ impl Timeouts {
 pub(super) fn read(
     section: &Section,
     sections: &[Section],
-    bases: &Bases,
+    world: &World<'_>,
     plan: &mut Plan,
     remarks: &mut Remarks,
 ) -> Backend {
     let mut backend = Backend::default();
-    let statements = with_defaults(section, sections);
+    let bases = &world.bases;
+    let statements = with_defaults(section, sections, world.files);
     if let Some(disabled) = disabled(&statements) {
-        let why = "a disabled backend serves nobody: it is a port at which nobody listens";
+        let why = "the backend is disabled, so it serves no clients";
         remarks.left_out(&disabled.line, "backends", why);
-        backend.destination.backends.push(NOBODY.into());
         return backend;
     }
+    let of_check = |each: &&&Statement| each.name() == "timeout" && each.word(1) == "check";
+    let check_timeout =
+        statements.iter().rev().find(of_check).and_then(|statement| time(statement.word(2)));
     let defaults: Vec<&str> = statements
         .iter()
         .filter(|statement| statement.name() == "default-server")
@@ -80,7 +104,26 @@ pub(super) fn read(
                     remarks.left_out(line, "balance", why);
                 }
             },
-            "server" => server(statement, &defaults, bases, &mut backend.destination, remarks),
+            // The limit of work is reached: nothing of the plan is used.
+            "server"
+                if !world.files.spend(defaults.len() + statement.words.len() + SERVER_STEPS) =>
+            {
+                break;
+            }
+            "server" => server(statement, &defaults, (bases, check_timeout), &mut backend, remarks),
+            _ if is_keepalive(statement) => {
+                take_keepalive(statement, "srv", &mut backend.keepalive);
+            }
+            "option" if ["tcp-check", "ssl-hello-chk"].contains(&statement.word(1)) => {
+                backend.looks_like_tls |= statement.word(1) == "ssl-hello-chk";
+                let why = "a check connects, and does no more";
+                remarks.note(line, "check", why);
+            }
+            "option" if is_check(statement) => {
+                let why =
+                    "a check connects; kind = { send = \"...\", expect = \"...\" } can ask more";
+                remarks.left_out(line, "check", why);
+            }
             "timeout" => timeout(statement, section, &mut backend, plan, remarks),
             "server-template" => {
                 let why = "name each address; a name stands for all that it has";
@@ -119,8 +162,8 @@ fn timeout(
         ("server", Some(timeout)) => backend.timeouts.0[0] = Some((timeout, line.clone())),
         ("tunnel", Some(timeout)) => backend.timeouts.0[1] = Some((timeout, line.clone())),
         ("connect" | "server" | "tunnel", None) => no_time(line, "backends", text, remarks),
-        // Of whoever listens.
-        ("client" | "client-fin" | "client-hs" | "server-fin", _) => {}
+        // Of checks, or of the frontend.
+        ("check" | "client" | "client-fin" | "client-hs" | "server-fin", _) => {}
         (which, _) if is_own(statement, section) => {
             let why = format!("timeout {which}: there is nothing like it for bytes");
             remarks.left_out(line, "backends", why);
@@ -129,15 +172,22 @@ fn timeout(
     }
 }
 
+/// Whether a statement is an option that says how servers are checked.
+pub(super) fn is_check(statement: &Statement) -> bool {
+    let option = statement.word(1);
+    statement.name() == "option" && (option.ends_with("chk") || option.ends_with("-check"))
+}
+
 /// Takes a server with its options, the defaults' first.
 fn server(
     statement: &Statement,
     defaults: &[&str],
-    bases: &Bases,
-    destination: &mut Destination,
+    (bases, check_timeout): (&Bases, Option<Duration>),
+    backend: &mut Backend,
     remarks: &mut Remarks,
 ) {
     let line = &statement.line;
+    let destination = &mut backend.destination;
     let own = statement.words.iter().skip(3).map(String::as_str);
     let mut server = Server::new(bases);
     let mut without_key = Vec::new();
@@ -161,36 +211,67 @@ fn server(
     let is_first = destination.backends.is_empty();
     let settings = server.speaks_tls.then(|| server.tls_settings(line, remarks));
     if is_first {
-        destination.proxy_header = server.proxy_header;
+        destination.proxy_header = server.proxy_header.clone();
         destination.tls = settings;
     } else if destination.proxy_header != server.proxy_header || destination.tls != settings {
         let why = "all servers of a backend are spoken to alike: as the first";
         remarks.left_out(line, "backends", why);
         return;
     }
-    destination.add_backend(&address, line, remarks);
+    if server.share.is_backup && destination.backends.iter().any(|each| each.is_backup) {
+        let why = "HAProxy uses the first backup alone; here all backups take turns";
+        remarks.left_out(line, "backends", why);
+    }
+    backend.looks_like_tls |= server.checks_tls && !server.speaks_tls;
+    backend.checks.push((server.check(check_timeout), line.clone()));
+    destination.add_backend(plan::Backend { address, ..server.share }, line, remarks);
 }
 
 /// Says of options that have no key why, once for all that have the same reason.
 fn tell_options(options: &[String], line: &Line, remarks: &mut Remarks) {
+    tell_by_reason(options, "backends", line, remarks, |option| {
+        let known = OPTIONS.iter().find(|(known, _)| *known == option);
+        known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned())
+    });
+}
+
+/// Says of words why they were left out, once for all that have the same reason.
+pub(super) fn tell_by_reason(
+    words: &[String],
+    key: &'static str,
+    line: &Line,
+    remarks: &mut Remarks,
+    reason: impl Fn(&str) -> String,
+) {
     let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
-    for option in options {
-        let known = OPTIONS.iter().find(|(known, _)| known == option);
-        let why = known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned());
+    for word in words {
+        let why = reason(word);
         match by_reason.iter_mut().find(|(reason, _)| *reason == why) {
-            Some((_, names)) => names.push(option),
-            None => by_reason.push((why, vec![option])),
+            Some((_, names)) => names.push(word),
+            None => by_reason.push((why, vec![word])),
         }
     }
     for (why, names) in by_reason {
-        remarks.left_out(line, "backends", format!("{}: {why}", names.join(", ")));
+        let more = if names.len() > WORDS_SHOWN_MAX { " and more" } else { "" };
+        let names = names[..names.len().min(WORDS_SHOWN_MAX)].join(", ");
+        remarks.left_out(line, key, format!("{names}{more}: {why}"));
     }
 }
 
+/// Words of a line that a remark repeats.
+const WORDS_SHOWN_MAX: usize = 16;
+
 struct Server<'b> {
     bases: &'b Bases,
+    checks_tls: bool,
+    fall: usize,
+    inter: Duration,
+    is_checked: bool,
     is_disabled: bool,
     proxy_header: Option<ProxyHeader>,
+    rise: usize,
+    share: plan::Backend,
+    slow_start: Option<Duration>,
     sni: Option<String>,
     speaks_tls: bool,
     tls: BackendTls,
@@ -201,8 +282,15 @@ impl<'b> Server<'b> {
     fn new(bases: &'b Bases) -> Self {
         Self {
             bases,
+            checks_tls: false,
+            fall: 3,
+            inter: Duration::from_secs(2),
+            is_checked: false,
             is_disabled: false,
             proxy_header: None,
+            rise: 2,
+            share: plan::Backend::default(),
+            slow_start: None,
             sni: None,
             speaks_tls: false,
             tls: BackendTls::default(),
@@ -227,7 +315,29 @@ impl<'b> Server<'b> {
             }
             "disabled" => self.is_disabled = true,
             "enabled" => self.is_disabled = false,
-            "no-backup" | "no-check" => {}
+            "backup" => self.share.is_backup = true,
+            "check" => self.is_checked = true,
+            "check-ssl" => self.checks_tls = true,
+            "fall" | "rise" => {
+                let Some(count) = number(value(), IN_A_ROW, line, "check", remarks) else { return };
+                match word {
+                    "fall" => self.fall = count,
+                    _ => self.rise = count,
+                }
+            }
+            "inter" | "slowstart" => {
+                let text = value();
+                let Some(time) = time(text) else {
+                    return no_time(line, "check", text, remarks);
+                };
+                match word {
+                    "inter" => self.inter = time,
+                    _ => self.slow_start = Some(time),
+                }
+            }
+            "no-backup" => self.share.is_backup = false,
+            "no-check" => self.is_checked = false,
+            "weight" => self.share.weight = number(value(), WEIGHTS, line, "backends", remarks),
             "no-send-proxy" | "no-send-proxy-v2" => self.proxy_header = None,
             "no-ssl" => self.speaks_tls = false,
             "proxy-v2-options" => self.set_told(value(), line, remarks),
@@ -259,6 +369,18 @@ impl<'b> Server<'b> {
                 without_key.push(word.to_owned());
             }
         }
+    }
+
+    /// The health check, if there is one, within what Sealane takes.
+    fn check(&self, timeout: Option<Duration>) -> Option<Check> {
+        let timeout = timeout.unwrap_or(self.inter);
+        self.is_checked.then(|| Check {
+            every: self.inter.clamp(CHECK_EVERY[0], CHECK_EVERY[1]),
+            fall: self.fall,
+            rise: self.rise,
+            slow_start: self.slow_start.map(|time| time.min(CHECK_EVERY[1])),
+            timeout: timeout.clamp(CHECK_TIMEOUT[0], CHECK_TIMEOUT[1]),
+        })
     }
 
     /// Puts together what options say of TLS.
@@ -341,7 +463,7 @@ fn backend_address(text: &str) -> String {
 pub(super) const STATEMENTS: [&str; 4] = ["balance", "default-server", "server", "server-template"];
 
 /// Options that have a value behind them.
-const WITH_VALUE: [&str; 24] = [
+const WITH_VALUE: [&str; 19] = [
     "addr",
     "agent-check",
     "agent-port",
@@ -349,12 +471,10 @@ const WITH_VALUE: [&str; 24] = [
     "ciphersuites",
     "cookie",
     "crl-file",
-    "fall",
     "fastinter",
     "downinter",
     "id",
     "init-addr",
-    "inter",
     "maxconn",
     "maxqueue",
     "minconn",
@@ -363,31 +483,27 @@ const WITH_VALUE: [&str; 24] = [
     "port",
     "resolvers",
     "resolve-prefer",
-    "rise",
-    "slowstart",
-    "weight",
 ];
 
 /// The keys of [`Timeouts`].
 const TIMEOUTS: [&str; 2] = ["backend_timeout", "idle_timeout"];
 
-const CHECK: &str = "backends are checked where there is [listener.check]: write that";
+/// Steps of a server beyond its words.
+const SERVER_STEPS: usize = 16;
+const CHECK: &str = "a check has one interval: every, in [listener.check]";
+const CHECK_EVERY: [Duration; 2] = [Duration::from_millis(100), Duration::from_hours(1)];
+const CHECK_TIMEOUT: [Duration; 2] = [Duration::from_millis(10), Duration::from_mins(1)];
+const IN_A_ROW: RangeInclusive<usize> = 1..=100;
+const WEIGHTS: RangeInclusive<usize> = 0..=256;
 
-const OPTIONS: [(&str, &str); 16] = [
-    ("backup", "write the backend as { address = \"HOST:PORT\", backup = true }"),
-    ("check", CHECK),
-    ("check-ssl", CHECK),
+const OPTIONS: [(&str, &str); 9] = [
     ("ciphers", "backends are offered all suites of Sealane"),
     ("ciphersuites", "backends are offered all suites of Sealane"),
     ("crl-file", "revocation is looked at for clients alone"),
     ("downinter", CHECK),
-    ("fall", CHECK),
     ("fastinter", CHECK),
     ("init-addr", "a name that leads nowhere holds no start up"),
-    ("inter", CHECK),
     ("maxconn", "write the backend as { address = \"HOST:PORT\", connections = COUNT }"),
     ("on-marked-down", "connections are left as they are"),
     ("resolvers", "the system's resolver is asked, every `resolve` of the listener"),
-    ("rise", CHECK),
-    ("weight", "write the backend as { address = \"HOST:PORT\", weight = WEIGHT }"),
 ];

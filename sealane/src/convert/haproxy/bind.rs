@@ -2,13 +2,17 @@
 
 use std::iter::Peekable;
 use std::path::Path;
+use std::rc::Rc;
 
 use super::super::files::{Files, name_of};
 use super::super::plan::{
-    Certificate, Clients, both_families, endpoint, host_and_port, is_every_address_of_six,
+    Certificate, Clients, Listener, Spoken, both_families, endpoint, host_and_port,
+    is_every_address_of_six,
 };
 use super::super::remark::{ASKED, Line, Remarks, unknown};
 use super::super::tls::{self, Tls, VERSIONS};
+use super::World;
+use super::backend::tell_by_reason;
 use super::syntax::{Statement, words};
 
 /// Where relative paths begin.
@@ -61,25 +65,39 @@ impl Binding {
     /// Reads a line, on top of what holds for all.
     pub(super) fn read(
         statement: &Statement,
-        common: &Self,
-        bases: &Bases,
-        files: &mut Files,
+        world: &mut World<'_>,
         remarks: &mut Remarks,
     ) -> Self {
+        let World { bases, common, files, loads_keys, .. } = world;
+        let (bases, loads_keys) = (&*bases, *loads_keys);
         let mut binding = common.clone();
+        if !files.spend(statement.words.len()) {
+            return binding;
+        }
         let line = &statement.line;
         let mut words = statement.words.iter().skip(2).map(String::as_str).peekable();
-        let mut is_six_alone = false;
+        let (mut is_six_alone, mut without_key) = (false, Vec::new());
         while let Some(word) = words.next() {
             match word {
                 "accept-proxy" => binding.accepts_proxy = true,
                 "crt" => {
                     let path = bases.certificate(words.next().unwrap_or_default());
-                    binding.certificates.extend(certificates(&path, files, line, remarks));
+                    binding.certificates.extend(certificates(
+                        &path,
+                        (files, loads_keys),
+                        line,
+                        remarks,
+                    ));
                 }
                 "crt-list" => {
                     let list = bases.certificate(words.next().unwrap_or_default());
-                    binding.certificates.extend(list_of(&list, bases, files, line, remarks));
+                    binding.certificates.extend(list_of(
+                        &list,
+                        bases,
+                        (files, loads_keys),
+                        line,
+                        remarks,
+                    ));
                 }
                 "ca-file" | "crl-file" => {
                     let path = bases.authority(words.next().unwrap_or_default());
@@ -107,14 +125,21 @@ impl Binding {
                 }
                 word if binding.set_tls_option(word, &mut words, line, remarks) => {}
                 word => {
-                    let why = format!("{word}: {}", reason(word));
-                    remarks.left_out(line, "address", why);
+                    without_key.push(word.to_owned());
                     if WITH_VALUE.contains(&word) {
                         words.next();
                     }
                 }
             }
         }
+        tell_by_reason(&without_key, "address", line, remarks, reason);
+        binding.put_addresses(statement, is_six_alone, remarks);
+        binding.settle(remarks);
+        binding
+    }
+
+    fn put_addresses(&mut self, statement: &Statement, is_six_alone: bool, remarks: &mut Remarks) {
+        let line = &statement.line;
         for (index, address) in statement.word(1).split(',').enumerate() {
             if index == ADDRESSES_MAX {
                 let why = format!("more than {ADDRESSES_MAX} addresses: write the others yourself");
@@ -122,12 +147,10 @@ impl Binding {
                 break;
             }
             match listen_address(address, is_six_alone) {
-                Ok(addresses) => binding.addresses.extend(addresses),
+                Ok(addresses) => self.addresses.extend(addresses),
                 Err(why) => remarks.left_out(line, "address", why),
             }
         }
-        binding.settle(remarks);
-        binding
     }
 
     /// Takes an option about TLS, which may stand among `ssl-default-bind-options` as well.
@@ -174,8 +197,19 @@ impl Binding {
         true
     }
 
+    /// Gives a listener the TLS of this address.
+    pub(super) fn put_tls_into(&self, listener: &mut Listener) {
+        listener.clients = self.clients();
+        listener.certificates.clone_from(&self.certificates);
+        listener.refuses_unknown_names = self.is_strict;
+        listener.alpn.clone_from(&self.alpn);
+        listener.goes_on_without_alpn = true;
+        listener.tls.clone_from(&self.tls);
+        listener.spoken = Spoken::Tls;
+    }
+
     /// What is asked of clients, if anything is.
-    pub(super) fn clients(&self) -> Option<Clients> {
+    fn clients(&self) -> Option<Clients> {
         let is_required = self.verify?;
         Some(Clients { is_required, ..self.clients.clone() })
     }
@@ -208,26 +242,68 @@ fn based(path: &str, base: Option<&str>) -> String {
 }
 
 /// A file, or a folder: as it is where Sealane takes from it what HAProxy does.
-fn certificates(path: &str, files: &Files, line: &Line, remarks: &mut Remarks) -> Vec<Certificate> {
-    let whole = vec![Certificate::Path(path.to_owned())];
-    // A file, or nothing that is there: what is wrong with it `sealane check` says.
-    let Ok(found) = files.of_folder(Path::new(path)) else { return whole };
+fn certificates(
+    path: &str,
+    (files, loads_keys): (&Files, bool),
+    line: &Line,
+    remarks: &mut Remarks,
+) -> Vec<Certificate> {
+    let mut file = |path: &str| with_key(path, (files, loads_keys), line, remarks);
+    let Ok(found) = files.of_folder(Path::new(path)) else {
+        // A file, or several of which HAProxy is given the name in common. If none is there,
+        // `sealane check` reports that.
+        let kinds = [".rsa", ".ecdsa", ".dsa"].map(|kind| format!("{path}{kind}"));
+        let kinds: Vec<_> = kinds.iter().filter(|path| files.has_file(path)).collect();
+        return match kinds.is_empty() || files.has_file(path) {
+            true => vec![file(path)],
+            false => kinds.into_iter().map(|path| file(path)).collect(),
+        };
+    };
     let is_beside =
         |name: &str| [".issuer", ".key", ".ocsp", ".sctl"].iter().any(|end| name.ends_with(end));
-    let taken: Vec<_> = found.iter().filter(|path| !is_beside(name_of(path))).collect();
-    if taken.iter().all(|path| name_of(path).ends_with(".pem")) {
-        return whole;
+    let taken = found.iter().filter(|path| !is_beside(name_of(path)));
+    let taken: Vec<_> = taken.map(|path| path.display().to_string()).collect();
+    let each: Vec<_> = taken.iter().map(|path| file(path)).collect();
+    let is_whole = |each: &Certificate| match each {
+        Certificate::Path(path) => path.ends_with(".pem"),
+        Certificate::Pair { .. } => false,
+    };
+    if each.iter().all(is_whole) {
+        return vec![Certificate::Path(path.to_owned())];
     }
     let why = "the files of the folder as they are now; a new one has to be added here";
     remarks.left_out(line, "certificates", why);
-    taken.iter().map(|path| Certificate::Path(path.display().to_string())).collect()
+    each
+}
+
+/// A certificate file with the key in it, or in the file beside it where HAProxy looks then.
+fn with_key(
+    path: &str,
+    (files, loads_keys): (&Files, bool),
+    line: &Line,
+    remarks: &mut Remarks,
+) -> Certificate {
+    for ending in [".ocsp", ".sctl"] {
+        if files.has_file(&format!("{path}{ending}")) {
+            let why = format!("{path}{ending}: Sealane staples nothing to a certificate");
+            remarks.left_out(line, "certificates", why);
+        }
+    }
+    let key = format!("{path}.key");
+    let is_beside = loads_keys
+        && files.has_file(&key)
+        && files.has_text(Path::new(path), "PRIVATE KEY-----") == Some(false);
+    match is_beside {
+        true => Certificate::Pair { chain: path.to_owned(), key },
+        false => Certificate::Path(path.to_owned()),
+    }
 }
 
 /// The certificates of a `crt-list`: a file on each line, with settings and names of its own.
 fn list_of(
     list: &str,
     bases: &Bases,
-    files: &mut Files,
+    (files, loads_keys): (&mut Files, bool),
     line: &Line,
     remarks: &mut Remarks,
 ) -> Vec<Certificate> {
@@ -239,12 +315,9 @@ fn list_of(
         }
     };
     let mut certificates = Vec::new();
+    let file: Rc<Path> = Path::new(list).into();
     for (index, written) in text.lines().enumerate() {
-        let place = || Line {
-            file: Path::new(list).into(),
-            number: index + 1,
-            text: written.trim().to_owned(),
-        };
+        let place = || Line::new(&file, index + 1, written);
         let words = match words(written) {
             Ok(words) => words,
             Err(why) => {
@@ -253,7 +326,8 @@ fn list_of(
             }
         };
         let Some(path) = words.first() else { continue };
-        certificates.push(Certificate::Path(bases.certificate(path)));
+        let path = bases.certificate(path);
+        certificates.push(with_key(&path, (files, loads_keys), &place(), remarks));
         if words.len() > 1 {
             let why = "a certificate is served for the names in it, with the listener's settings; \
                        [[listener.route]] has settings for names";

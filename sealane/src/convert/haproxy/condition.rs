@@ -1,6 +1,9 @@
 //! Conditions, as far as Sealane decides by what they look at: the server name, a protocol, the
 //! client's network.
 
+use std::collections::HashMap;
+
+use super::super::files::Files;
 use super::syntax::Statement;
 use crate::config::value;
 
@@ -24,8 +27,21 @@ pub(super) enum Test {
     Source(Vec<String>),
 }
 
+/// Conditions with a name: any line of a name may hold.
+pub(super) type Acls<'s> = HashMap<&'s str, Vec<&'s Statement>>;
+
+/// Whether a condition looks at one of these by the name of what it fetches.
+pub(super) fn looks_at(words: &[String], acls: &Acls<'_>, fetches: &[&str], files: &Files) -> bool {
+    let fetched = |word: &String| fetches.iter().any(|fetch| word.starts_with(fetch));
+    words.iter().any(|word| {
+        let named = acls.get(word.trim_start_matches('!')).map_or(&[][..], Vec::as_slice);
+        files.spend(named.len())
+            && (fetched(word) || named.iter().any(|acl| acl.words.get(2).is_some_and(fetched)))
+    })
+}
+
 /// The tests behind `if`: one of several, each of which holds where all of its parts do.
-pub(super) fn read(words: &[String], acls: &[&Statement]) -> Option<Vec<Vec<Test>>> {
+pub(super) fn read(words: &[String], acls: &Acls<'_>, files: &Files) -> Option<Vec<Vec<Test>>> {
     let (first, rest) = words.split_first()?;
     if first != "if" {
         return None;
@@ -42,7 +58,12 @@ pub(super) fn read(words: &[String], acls: &[&Statement]) -> Option<Vec<Vec<Test
                 alternatives.last_mut()?.push(test(&inner)?);
             }
             name => {
-                let mut named = acls.iter().filter(|acl| acl.word(1) == name);
+                let named = acls.get(name)?;
+                let values = named.iter().map(|acl| acl.words.len()).sum();
+                if !files.spend(values) {
+                    return None;
+                }
+                let mut named = named.iter();
                 let first = test(named.next()?.words.get(2..)?)?;
                 // Of one name, any may hold.
                 let all = named.try_fold(first, |sum, acl| joined(sum, test(acl.words.get(2..)?)?));

@@ -1,18 +1,24 @@
 //! A frontend, or a `listen` section, as listeners: one for all bindings that speak alike.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use super::super::files::Files;
 use super::super::plan::{
-    BackendTls, CONNECTIONS, LONGEST, Listener, NOBODY, Plan, Spoken, number,
+    BackendTls, CONNECTIONS, LONGEST, Listener, NO_DEFAULT, Plan, Spoken, TLS_ONLY, host_and_port,
+    is_tls_port, number,
 };
 use super::super::remark::{Line, Remarks, believes_everybody};
 use super::super::tls::Tls;
 use super::backend::{self, Backend};
-use super::bind::{Bases, Binding};
-use super::condition::{self, Test};
+use super::bind::Binding;
+use super::condition::{self, Acls, Test};
 use super::routes::Routes;
 use super::syntax::{Section, Statement, tell_without_key};
-use super::{World, disabled, http_mode, is_own, no_time, section, time, with_defaults};
+use super::{
+    World, disabled, http_mode, in_front, is_keepalive, is_own, no_time, take_keepalive, time,
+    with_defaults,
+};
 
 /// Reads it into the plan.
 pub(super) fn read(
@@ -21,46 +27,50 @@ pub(super) fn read(
     world: &mut World<'_>,
     plan: &mut Plan,
 ) {
-    let statements = with_defaults(section, sections);
-    if let Some(http) = http_mode(&statements) {
-        let why = format!(
-            "mode http (line {}) rewrites requests; Sealane relays bytes, keep HAProxy behind it",
-            http.line.number
-        );
-        plan.remarks.left_out(&section.line, "", why);
-        return;
-    }
+    let statements = with_defaults(section, sections, world.files);
     if let Some(disabled) = disabled(&statements) {
         let why = format!("{} {} is disabled", section.kind, section.name);
         plan.remarks.left_out(&disabled.line, "", why);
         return;
     }
+    if let Some(http) = http_mode(&statements) {
+        in_front::read(section, &statements, http, world, plan);
+        return;
+    }
     let mut frontend = Frontend { sections, ..Frontend::default() };
     frontend.listener.name = Some(section.name.clone());
-    frontend.acls = statements.iter().copied().filter(|each| each.name() == "acl").collect();
+    for acl in statements.iter().copied().filter(|each| each.name() == "acl") {
+        frontend.acls.entry(acl.word(1)).or_default().push(acl);
+    }
     for statement in &statements {
         frontend.take(statement, section, world);
     }
     if section.kind == "listen" {
         let remarks = &mut frontend.listener.remarks;
-        frontend.own_backend = Some(backend::read(section, sections, &world.bases, plan, remarks));
+        frontend.own_backend = Some(backend::read(section, sections, world, plan, remarks));
     }
-    frontend.finish(section, &world.bases, plan);
+    frontend.finish(section, world, plan);
 }
 
 #[derive(Default)]
 struct Frontend<'s> {
-    acls: Vec<&'s Statement>,
+    acls: Acls<'s>,
+    /// Those that rules lead to.
+    backends: HashMap<&'s str, Backend>,
     bindings: Vec<(Binding, &'s Statement)>,
     default_backend: Option<&'s Statement>,
     denials: Vec<&'s Line>,
-    fins: Vec<Duration>,
+    fin: Option<Duration>,
     listener: Listener,
     own_backend: Option<Backend>,
     sections: &'s [Section],
     uses: Vec<&'s Statement>,
     /// Whether rules look at the ClientHello.
     inspects: bool,
+    /// Whether a rule by protocol was left out.
+    leaves_protocols_out: bool,
+    /// Whether the default backend's servers are checked as servers of TLS.
+    looks_like_tls: bool,
 }
 
 impl<'s> Frontend<'s> {
@@ -70,8 +80,7 @@ impl<'s> Frontend<'s> {
         match statement.name() {
             "acl" | "enabled" | "mode" => {}
             "bind" => {
-                let bases = &world.bases;
-                let binding = Binding::read(statement, &world.common, bases, world.files, remarks);
+                let binding = Binding::read(statement, world, remarks);
                 self.bindings.push((binding, statement));
             }
             "default_backend" => self.default_backend = Some(statement),
@@ -80,14 +89,18 @@ impl<'s> Frontend<'s> {
                 self.listener.connections =
                     number(count, CONNECTIONS, line, "connections", remarks);
             }
-            "option" if statement.word(1) == "clitcpka" => {
-                let text = "option clitcpka: keepalive = { ... } says after how long";
-                remarks.left_out(line, "keepalive", text);
+            _ if is_keepalive(statement) => {
+                if statement.word(1) == "clitcpka" {
+                    let text = "keepalive is of clients and backends alike";
+                    remarks.note(line, "keepalive", text);
+                }
+                take_keepalive(statement, "cli", &mut self.listener.keepalive);
             }
-            "tcp-request" => self.take_rule(statement),
+            "tcp-request" => self.take_rule(statement, world.files),
             "timeout" => self.take_timeout(statement),
             "use_backend" => self.uses.push(statement),
             name if section.kind == "listen" && backend::STATEMENTS.contains(&name) => {}
+            "option" if section.kind == "listen" && backend::is_check(statement) => {}
             // What defaults say of others is told of there.
             _ if is_own(statement, section) => tell_without_key(statement, "", remarks),
             _ => {}
@@ -114,29 +127,27 @@ impl<'s> Frontend<'s> {
             self.listener.set_timeout(key, timeout, line);
             return;
         }
-        self.fins.push(timeout);
-        let longest = self.fins.iter().copied().max().unwrap_or_default();
-        self.listener.set_timeout(key, longest, line);
-        if self.fins.iter().any(|each| *each != longest) {
+        let before = self.fin.replace(timeout.max(self.fin.unwrap_or_default()));
+        self.listener.set_timeout(key, timeout.max(before.unwrap_or_default()), line);
+        if before.is_some_and(|before| before != timeout) {
             let text = "one time holds for both sides: the longer";
             self.listener.remarks.note(line, key, text);
         }
     }
 
-    fn take_rule(&mut self, statement: &'s Statement) {
+    fn take_rule(&mut self, statement: &'s Statement, files: &Files) {
         let (line, listener) = (&statement.line, &mut self.listener);
         let at = |word: &str| statement.words.iter().position(|each| each == word);
+        self.inspects |= condition::looks_at(&statement.words, &self.acls, &OF_HELLO, files);
         let condition = at("if").and_then(|at| {
-            let read = condition::read(statement.words.get(at..)?, &self.acls)?;
+            let read = condition::read(statement.words.get(at..)?, &self.acls, files)?;
             match read.as_slice() {
                 [tests] if tests.len() == 1 => tests.first().cloned(),
                 _ => None,
             }
         });
         match (statement.word(1), statement.word(2), condition) {
-            ("inspect-delay", _, _) | ("content", "accept", Some(Test::Hello)) => {
-                self.inspects = true;
-            }
+            ("inspect-delay", _, _) | ("content", "accept", Some(Test::Hello)) => {}
             ("connection", "reject", Some(Test::Source(networks))) => {
                 listener.deny.extend(networks);
                 self.denials.push(line);
@@ -159,51 +170,69 @@ impl<'s> Frontend<'s> {
         }
     }
 
-    fn finish(mut self, section: &Section, bases: &Bases, plan: &mut Plan) {
+    fn finish(mut self, section: &Section, world: &World<'_>, plan: &mut Plan) {
         let mut listener = std::mem::take(&mut self.listener);
+        let looks = |each: &&Statement| {
+            condition::looks_at(&each.words, &self.acls, &OF_HELLO, world.files)
+        };
+        self.inspects |= self.uses.iter().any(looks);
         let passes_on = self.inspects && self.bindings.iter().all(|(each, _)| !each.is_tls);
         if passes_on {
             listener.spoken = Spoken::TlsPassedOn;
         }
         let default = match (self.own_backend.take(), self.default_backend) {
             (Some(own), None) => Some(own),
-            (_, Some(statement)) => self.backend(statement, bases, plan, &mut listener.remarks),
+            (_, Some(statement)) => self.backend(statement, world, plan, &mut listener.remarks),
             (None, None) => None,
         };
         let mut routes = Routes::new(passes_on);
         if let Some(default) = default {
             default.timeouts.put_into(&mut listener);
+            default.put_check_into(&mut listener, true);
+            listener.keepalive = listener.keepalive.or(default.keepalive);
+            self.looks_like_tls = default.looks_like_tls;
             routes.timeouts = Some(default.timeouts);
             listener.destination = default.destination;
         }
         for statement in std::mem::take(&mut self.uses) {
-            let Some(rule) = routes.rule(statement, &self.acls, &mut listener.remarks) else {
+            let rule = routes.rule(statement, &self.acls, world.files, &mut listener.remarks);
+            let Some(rule) = rule else {
+                self.leaves_protocols_out |=
+                    condition::looks_at(&statement.words, &self.acls, &OF_ALPN, world.files);
                 continue;
             };
-            if let Some(backend) = self.backend(statement, bases, plan, &mut listener.remarks) {
+            if let Some(backend) = self.backend(statement, world, plan, &mut listener.remarks) {
+                let copies = routes.copies(&rule) + backend.destination.backends.len();
+                if !world.files.spend_on_copies(copies) {
+                    return;
+                }
                 routes.add(rule, backend, &statement.line, &mut listener);
             }
         }
-        if listener.destination.backends.is_empty() && !listener.routes.is_empty() {
-            let text = "there is no default_backend: who has none of the names meets a port at \
-                        which nobody listens";
-            listener.remarks.note(&section.line, "backends", text);
-            listener.destination.backends.push(NOBODY.into());
+        if listener.destination.backends.is_empty() {
+            listener.remarks.left_out(&section.line, "backends", NO_DEFAULT);
         }
         set_idle_timeout(&mut listener);
-        self.split(section, &listener, plan);
+        self.split(section, &listener, world, plan);
     }
 
     fn backend(
-        &self,
-        statement: &Statement,
-        bases: &Bases,
+        &mut self,
+        statement: &'s Statement,
+        world: &World<'_>,
         plan: &mut Plan,
         remarks: &mut Remarks,
     ) -> Option<Backend> {
         let name = statement.word(1);
-        match section(self.sections, &["backend", "listen"], name) {
-            Some(found) => Some(backend::read(found, self.sections, bases, plan, remarks)),
+        if let Some(known) = self.backends.get(name) {
+            return Some(known.clone());
+        }
+        match world.named.get(name) {
+            Some(found) => {
+                let read = backend::read(found, self.sections, world, plan, remarks);
+                self.backends.insert(name, read.clone());
+                Some(read)
+            }
             None => {
                 remarks.left_out(&statement.line, "backends", format!("no backend {name:?}"));
                 None
@@ -212,18 +241,29 @@ impl<'s> Frontend<'s> {
     }
 
     /// A listener for all bindings that speak alike.
-    fn split(self, section: &Section, listener: &Listener, plan: &mut Plan) {
+    fn split(self, section: &Section, listener: &Listener, world: &World<'_>, plan: &mut Plan) {
         let mut listeners: Vec<Listener> = Vec::new();
+        let size = listener.routes.iter().map(|route| route.names.len() + 2).sum::<usize>()
+            + listener.remarks.0.len()
+            + self.denials.len();
         for (binding, statement) in self.bindings {
+            if !world.files.spend_on_copies(size + listeners.len() + 1) {
+                return;
+            }
             let mut own = listener.clone();
             if binding.is_tls {
-                own.clients = binding.clients();
-                own.certificates.clone_from(&binding.certificates);
-                own.refuses_unknown_names = binding.is_strict;
-                own.alpn.clone_from(&binding.alpn);
-                own.goes_on_without_alpn = true;
-                own.tls.clone_from(&binding.tls);
-                own.spoken = Spoken::Tls;
+                binding.put_tls_into(&mut own);
+                if self.leaves_protocols_out && !own.alpn.is_empty() {
+                    own.remarks.left_out(&statement.line, "alpn", NO_ALPN);
+                    own.alpn.clear();
+                }
+            } else if own.spoken != Spoken::TlsPassedOn
+                && own.destination.tls.is_none()
+                && own.routes.is_empty()
+                && (self.looks_like_tls || has_tls_port(&binding, &own))
+            {
+                own.spoken = Spoken::TlsPassedOn;
+                own.remarks.left_out(&statement.line, "passthrough", TLS_ONLY);
             } else if own.spoken != Spoken::TlsPassedOn {
                 own.spoken = Spoken::Plain;
                 own.tls = Tls::default();
@@ -264,8 +304,14 @@ impl<'s> Frontend<'s> {
     }
 }
 
+/// Whether the ports of plain bytes on both sides are those of TLS.
+fn has_tls_port(binding: &Binding, listener: &Listener) -> bool {
+    let backends = listener.destination.backends.iter().map(|each| &each.address);
+    binding.addresses.iter().chain(backends).any(|at| is_tls_port(host_and_port(at).1))
+}
+
 /// Whether two differ in their addresses alone.
-fn is_alike(one: &Listener, other: &Listener) -> bool {
+pub(super) fn is_alike(one: &Listener, other: &Listener) -> bool {
     one.spoken == other.spoken
         && one.tls == other.tls
         && one.certificates == other.certificates
@@ -300,5 +346,11 @@ fn set_idle_timeout(listener: &mut Listener) {
     }
 }
 
+const NO_ALPN: &str = "a rule by protocol was left out, so no protocol is offered: it could reach \
+                       the wrong backend";
+/// Fetches of conditions that read a ClientHello.
+const OF_HELLO: [&str; 2] = ["req.ssl_", "req_ssl_"];
+/// Fetches of conditions that read the negotiated protocol.
+const OF_ALPN: [&str; 2] = ["ssl_fc_alpn", "ssl_fc_npn"];
 const DENIED_SENDERS: &str = "HAProxy looks at who sends the PROXY header; here the clients that \
                               it announces are denied: refuse senders by proxy_from";

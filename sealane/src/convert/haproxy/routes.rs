@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::files::Files;
 use super::super::plan::{Listener, Route};
 use super::super::remark::{Line, ONE_LABEL, Remarks};
 use super::backend::{Backend, Timeouts};
-use super::condition::{self, Test};
+use super::condition::{self, Acls, Test};
 use super::syntax::Statement;
 
 /// What the rules of a listener have taken so far.
@@ -14,11 +15,15 @@ pub(super) struct Routes {
     passes_on: bool,
     /// What the listener has of its first backend.
     pub(super) timeouts: Option<Timeouts>,
-    /// Protocols by name; an empty one is all of them.
+    /// Protocols by name; an empty one is all of them. An empty name is all names.
     taken: HashMap<String, HashSet<String>>,
+    /// Routes of all names with a protocol, which come before later ones of a name.
+    of_all_names: Vec<Route>,
+    /// Names that have a copy of one of these, by its position.
+    copied: HashSet<(String, usize)>,
 }
 
-/// What a rule decides by.
+/// What a rule decides by; without names, by protocols alone.
 pub(super) struct Rule {
     alpn: Vec<String>,
     names: Vec<String>,
@@ -26,17 +31,24 @@ pub(super) struct Rule {
 
 impl Routes {
     pub(super) fn new(passes_on: bool) -> Self {
-        Self { passes_on, timeouts: None, taken: HashMap::new() }
+        Self {
+            passes_on,
+            timeouts: None,
+            taken: HashMap::new(),
+            of_all_names: Vec::new(),
+            copied: HashSet::new(),
+        }
     }
 
     /// What a rule decides by, if that is the server name.
     pub(super) fn rule(
         &self,
         statement: &Statement,
-        acls: &[&Statement],
+        acls: &Acls<'_>,
+        files: &Files,
         remarks: &mut Remarks,
     ) -> Option<Rule> {
-        let read = condition::read(statement.words.get(2..).unwrap_or_default(), acls);
+        let read = condition::read(statement.words.get(2..).unwrap_or_default(), acls, files);
         let named = read.and_then(|alternatives| by_name(alternatives, self.passes_on));
         let Some((rule, is_deeper)) = named else {
             let why = "routes are by server name, and by the protocol that was agreed on for it";
@@ -49,19 +61,46 @@ impl Routes {
         Some(rule)
     }
 
+    /// How many names a rule would give to routes.
+    pub(super) fn copies(&self, rule: &Rule) -> usize {
+        (rule.names.len() + 1) * (self.of_all_names.len() + 1)
+    }
+
     /// Leads what a rule decides about, and none before it does, to a backend.
     pub(super) fn add(
         &mut self,
-        Rule { alpn, mut names }: Rule,
+        Rule { mut alpn, mut names }: Rule,
         backend: Backend,
         line: &Line,
         listener: &mut Listener,
     ) {
+        backend.put_check_into(listener, self.timeouts.is_none());
         match &self.timeouts {
             Some(first) => backend.timeouts.tell_unlike(first, line, &mut listener.remarks),
             None => {
                 backend.timeouts.put_into(listener);
                 self.timeouts = Some(backend.timeouts);
+            }
+        }
+        if backend.destination.backends.is_empty() {
+            let why = "the backend has no server that clients could reach";
+            listener.remarks.left_out(line, "route.names", why);
+            return;
+        }
+        if names.is_empty() {
+            let taken = self.taken.entry(String::new()).or_default();
+            let alpn: Vec<_> = alpn.into_iter().filter(|each| taken.insert(each.clone())).collect();
+            if !alpn.is_empty() {
+                let route = Route { alpn, destination: backend.destination, ..Route::default() };
+                self.of_all_names.push(route.clone());
+                listener.routes.push(route);
+            }
+            return;
+        }
+        if let Some(all) = self.taken.get("").filter(|_| !alpn.is_empty()) {
+            alpn.retain(|each| !all.contains(each));
+            if alpn.is_empty() {
+                return;
             }
         }
         names.retain(|name| {
@@ -81,6 +120,18 @@ impl Routes {
             }
         }
         if !names.is_empty() {
+            // A name with a route has none of the routes of all names, so it gets a copy of each.
+            for (index, route) in self.of_all_names.iter().enumerate() {
+                let is_new = |name: &&String| {
+                    let has_own =
+                        |each| self.taken.get(*name).is_some_and(|its| its.contains(each));
+                    !route.alpn.iter().any(has_own) && self.copied.insert(((*name).clone(), index))
+                };
+                let names: Vec<_> = names.iter().filter(is_new).cloned().collect();
+                if !names.is_empty() {
+                    listener.routes.push(Route { names, ..route.clone() });
+                }
+            }
             let destination = backend.destination;
             listener.routes.push(Route { names, alpn, destination, ..Route::default() });
         }
@@ -106,7 +157,9 @@ fn by_name(alternatives: Vec<Vec<Test>>, passes_on: bool) -> Option<(Rule, bool)
         let (mut names, mut alpn) = (None, Vec::new());
         for test in tests {
             match test {
-                Test::Alpn(protocols) => alpn.extend(protocols),
+                // No protocol is known where TLS is forwarded, and there is one at most.
+                Test::Alpn(_) if passes_on || !alpn.is_empty() => return None,
+                Test::Alpn(protocols) => alpn = protocols,
                 Test::Hello => {}
                 Test::Names { passes_on: of_hello, .. } if of_hello == passes_on => {
                     names = Some(test);
@@ -114,8 +167,17 @@ fn by_name(alternatives: Vec<Vec<Test>>, passes_on: bool) -> Option<(Rule, bool)
                 Test::Names { .. } | Test::Source(_) => return None,
             }
         }
-        parts.push((names?, alpn));
+        if names.is_none() && alpn.is_empty() {
+            return None;
+        }
+        parts.push((names, alpn));
     }
+    if parts.iter().all(|(names, _)| names.is_none()) {
+        let alpn = parts.into_iter().flat_map(|(_, alpn)| alpn).collect();
+        return Some((Rule { alpn, names: Vec::new() }, false));
+    }
+    let named = parts.into_iter().map(|(names, alpn)| Some((names?, alpn)));
+    let parts: Vec<_> = named.collect::<Option<_>>()?;
     let mut parts = parts.into_iter();
     let first = parts.next()?;
     let (test, alpn) = parts.try_fold(first, |(test, alpn), (other, same)| {

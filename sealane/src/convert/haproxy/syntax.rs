@@ -1,5 +1,6 @@
 //! The syntax of HAProxy's configuration: sections of statements, a line each.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -41,6 +42,7 @@ pub(super) fn sections(text: &str, file: &Path) -> Result<Vec<Section>, Mistakes
     let file: Rc<Path> = file.into();
     let mut sections: Vec<Section> = Vec::new();
     let mut last_defaults = None;
+    let mut defaults_by_name: HashMap<String, usize> = HashMap::new();
     for (index, written) in text.lines().enumerate() {
         let number = index + 1;
         let broken = |what: &str| {
@@ -51,18 +53,17 @@ pub(super) fn sections(text: &str, file: &Path) -> Result<Vec<Section>, Mistakes
         };
         let words = words(written).map_err(broken)?;
         let Some(first) = words.first() else { continue };
-        let line = Line { file: Rc::clone(&file), number, text: written.trim().to_owned() };
+        let line = Line::new(&file, number, written);
         if !SECTIONS.contains(&first.as_str()) {
             let section = sections.last_mut().ok_or_else(|| broken("no section begins with it"))?;
             section.statements.push(Statement { line, words });
             continue;
         }
         let from = words.iter().position(|word| word == "from").and_then(|at| words.get(at + 1));
-        let named = |section: &Section| section.kind == "defaults" && Some(&section.name) == from;
         let defaults = match (from, first.as_str()) {
-            (Some(_), _) => {
+            (Some(from), _) => {
                 let unknown = || broken("there are no defaults of that name before it");
-                Some(sections.iter().position(named).ok_or_else(unknown)?)
+                Some(*defaults_by_name.get(from).ok_or_else(unknown)?)
             }
             // Those that name no others begin with what HAProxy has.
             (None, "defaults") => None,
@@ -73,6 +74,9 @@ pub(super) fn sections(text: &str, file: &Path) -> Result<Vec<Section>, Mistakes
         }
         let name = words.get(1).filter(|word| *word != "from").cloned().unwrap_or_default();
         let kind = first.clone();
+        if kind == "defaults" {
+            defaults_by_name.entry(name.clone()).or_insert(sections.len());
+        }
         sections.push(Section { defaults, kind, line, name, statements: Vec::new() });
     }
     Ok(sections)
@@ -204,7 +208,7 @@ const OTHERS: [(&str, &str); 38] = [
 ];
 
 /// Statements of which neither clients nor backends see anything.
-const UNSEEN: [&str; 13] = [
+const UNSEEN: [&str; 15] = [
     "chroot",
     "cpu-map",
     "daemon",
@@ -214,6 +218,8 @@ const UNSEEN: [&str; 13] = [
     "master-worker",
     "nbproc",
     "pidfile",
+    "retries",
+    "server-state-*",
     "stats",
     "tune.ssl.default-dh-param",
     "ulimit-n",
@@ -223,4 +229,5 @@ const UNSEEN: [&str; 13] = [
 const LOG_OPTIONS: [&str; 6] =
     ["dontlog-normal", "httplog", "log-health-checks", "log-separate-errors", "logasap", "tcplog"];
 /// Options that say what is so anyway.
-const NEEDLESS_OPTIONS: [&str; 3] = ["dontlognull", "tcp-smart-accept", "tcp-smart-connect"];
+const NEEDLESS_OPTIONS: [&str; 5] =
+    ["dontlognull", "redispatch", "splice-auto", "tcp-smart-accept", "tcp-smart-connect"];

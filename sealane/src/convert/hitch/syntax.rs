@@ -63,10 +63,10 @@ impl Parser<'_> {
         if !matches!(self.tokens.next(), Some((_, Token::Equals))) {
             return Err(self.broken(number, "a setting has = behind its name"));
         }
-        let line = |text| Line { file: Rc::clone(&self.file), number, text };
+        let line = |text: &str| Line::new(&self.file, number, text);
         match self.tokens.next() {
             Some((_, Token::Open)) if !in_block => {
-                let line = line(format!("{key} = {{ ... }}"));
+                let line = line(&format!("{key} = {{ ... }}"));
                 let value = Value::Block(self.settings(true)?);
                 Ok(Setting { key: key.to_owned(), line, value })
             }
@@ -80,11 +80,7 @@ impl Parser<'_> {
                 {
                     words.push(word);
                 }
-                let line = Line {
-                    file: Rc::clone(&self.file),
-                    number,
-                    text: format!("{key} = {}", words.join(" ")),
-                };
+                let line = line(&format!("{key} = {}", words.join(" ")));
                 Ok(Setting { key: key.to_owned(), line, value: Value::Words(words) })
             }
             _ => Err(self.broken(number, "a setting has a value behind =")),

@@ -1,8 +1,9 @@
 //! Where servers lead: maps as routes by server name, and groups of backends.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
-use super::super::plan::{Destination, Listener, NOBODY, Route};
+use super::super::plan::{Backend, Destination, Listener, NO_DEFAULT, Route, number};
 use super::super::remark::{Line, ONE_LABEL, Remarks};
 use super::syntax::Directive;
 use super::{Shared, backend};
@@ -31,10 +32,8 @@ pub(super) fn lead(
     listener.destination = match mapped.default {
         Some(target) => destination(target, &mut listener.remarks),
         None => {
-            let text = "the map has no default: who has none of its names meets a port at which \
-                        nobody listens";
-            listener.remarks.note(&map.line, "backends", text);
-            destination(NOBODY, &mut Remarks::default())
+            listener.remarks.left_out(&map.line, "backends", NO_DEFAULT);
+            Destination::default()
         }
     };
 }
@@ -47,11 +46,11 @@ pub(super) fn read_group(group: &Directive, destination: &mut Destination, remar
             "server" if words.iter().any(|word| word == "down") => {}
             "server" => {
                 let address = words.get(1).map_or("", String::as_str);
-                destination.add_backend(&backend(address), line, remarks);
-                let options = words.iter().skip(2).map(String::as_str);
-                for option in options {
-                    remarks.left_out(line, "backends", format!("{option}: {SERVER_OPTION}"));
+                let mut added = Backend::at(backend(address));
+                for option in words.iter().skip(2).map(String::as_str) {
+                    set_option(option, &mut added, line, remarks);
                 }
+                destination.add_backend(added, line, remarks);
             }
             "zone" => {}
             name => {
@@ -59,6 +58,21 @@ pub(super) fn read_group(group: &Directive, destination: &mut Destination, remar
                 remarks.left_out(line, "balance", why);
             }
         }
+    }
+}
+
+/// Takes an option of a server of a group.
+fn set_option(option: &str, backend: &mut Backend, line: &Line, remarks: &mut Remarks) {
+    match option.split_once('=') {
+        None if option == "backup" => backend.is_backup = true,
+        Some(("weight", weight)) => {
+            backend.weight = number(weight, WEIGHTS, line, "backends", remarks);
+        }
+        Some(("max_fails" | "fail_timeout", _)) => {
+            let why = format!("{option}: a backend that fails rests for 1s to 32s");
+            remarks.note(line, "backends", why);
+        }
+        _ => remarks.left_out(line, "backends", format!("{option}: {SERVER_OPTION}")),
     }
 }
 
@@ -128,5 +142,6 @@ fn routes(
     each.collect()
 }
 
-const SERVER_OPTION: &str = "write weight, backup and connections of a backend as keys: \
-    { address = \"HOST:PORT\", weight = 2 }; one that fails rests for 1s to 32s";
+const SERVER_OPTION: &str = "of options there are weight and backup; for max_conns write \
+                             { address = \"HOST:PORT\", connections = COUNT }";
+const WEIGHTS: RangeInclusive<usize> = 1..=256;

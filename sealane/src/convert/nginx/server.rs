@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::plan::{
-    BackendTls, CONNECTIONS, Certificate, Clients, Destination, KeepAlive, Listener, Plan,
-    ProxyHeader, Spoken, endpoint, host_and_port, number,
+    Backend, BackendTls, CONNECTIONS, Certificate, Clients, Destination, KeepAlive, Listener, Plan,
+    ProxyHeader, Spoken, TLS_ONLY, endpoint, host_and_port, is_tls_port, number,
 };
 use super::super::remark::{ASKED, Line, Remarks};
 use super::super::tls;
@@ -64,16 +64,18 @@ impl Server {
         let destination = |target: &str, remarks: &mut Remarks| {
             let mut destination = self.listener.destination.clone();
             match shared.groups.get(target) {
+                // The limit of work is reached: nothing of the plan is used.
+                Some(group) if !shared.files.spend_on_copies(group.block.len()) => {}
                 Some(group) => {
                     read_group(group, &mut destination, remarks);
                     self.name_group(target, line, &mut destination, remarks);
                 }
-                None => destination.add_backend(&backend(target), line, remarks),
-            }
-            for backend in &mut destination.backends {
-                if self.speaks_tls_to_backends {
-                    backend.insert_str(0, "tls://");
+                None => {
+                    destination.add_backend(Backend::at(backend(target)), line, remarks);
                 }
+            }
+            if self.speaks_tls_to_backends {
+                destination.speak_tls();
             }
             destination
         };
@@ -124,12 +126,16 @@ impl Server {
                 let addresses: Vec<_> = self.addresses.iter().filter(of_kind).collect();
                 let Some(first) = addresses.first() else { continue };
                 let mut listener = listener.clone();
-                if !is_tls && !self.prereads && !self.speaks_tls_to_backends {
+                let is_plain = !is_tls && !self.prereads && !self.speaks_tls_to_backends;
+                let forwards = is_plain && self.forwards_tls(&addresses, &listener);
+                if forwards {
+                    listener.remarks.left_out(&first.line, "passthrough", TLS_ONLY);
+                } else if is_plain {
                     let why = "bytes in the clear on both sides: keep nginx for it";
                     plan.remarks.left_out(&first.line, "", why);
                     continue;
                 }
-                listener.spoken = match (is_tls, self.prereads) {
+                listener.spoken = match (is_tls, self.prereads || forwards) {
                     (true, _) => Spoken::Tls,
                     (false, true) => Spoken::TlsPassedOn,
                     (false, false) => Spoken::Plain,
@@ -140,7 +146,8 @@ impl Server {
                     listener.tls = tls::Tls::default();
                     listener.alpn.clear();
                 }
-                listener.keepalive = addresses.iter().find_map(|each| each.keepalive);
+                let of_clients = addresses.iter().find_map(|each| each.keepalive);
+                listener.keepalive = of_clients.or(listener.keepalive);
                 for each in &addresses {
                     listener.listen(&each.address, &each.line);
                 }
@@ -148,6 +155,14 @@ impl Server {
                 plan.listeners.push(listener);
             }
         }
+    }
+
+    /// Whether plain bytes that are forwarded are TLS, as far as their ports tell.
+    fn forwards_tls(&self, addresses: &[&Listen], listener: &Listener) -> bool {
+        let ports = addresses.iter().map(|each| each.address.as_str());
+        let backends = listener.destination.backends.iter().map(|each| each.address.as_str());
+        listener.routes.is_empty()
+            && ports.chain(backends).any(|at| is_tls_port(host_and_port(at).1))
     }
 
     /// Takes a directive about TLS to clients, if it is one.
@@ -225,7 +240,8 @@ impl Server {
             "proxy_ssl_trusted_certificate" => tls.roots = vec![first.to_owned()],
             "proxy_ssl_verify" => self.verifies_backends = first == "on",
             "proxy_socket_keepalive" => {
-                remarks.left_out(line, "keepalive", "keepalive is of clients and backends alike");
+                self.listener.keepalive = Some(KeepAlive::after(LINUX_KEEPALIVE_S));
+                remarks.note(line, "keepalive", "keepalive is of clients and backends alike");
             }
             "proxy_timeout" => match time_ms(first) {
                 Some(ms) => {

@@ -135,7 +135,7 @@ impl Tokens<'_> {
     fn directive(&self, words: &mut Vec<String>, number: usize, end: &str) -> Directive {
         let words = std::mem::take(words);
         let text = format!("{}{end}", words.join(" "));
-        let line = Line { file: Rc::clone(&self.file), number, text };
+        let line = Line::new(&self.file, number, &text);
         Directive { block: Vec::new(), line, words }
     }
 

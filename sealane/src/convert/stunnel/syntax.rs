@@ -44,7 +44,7 @@ fn split(
 ) -> Result<(), Mistakes> {
     for (index, written) in text.lines().enumerate() {
         let bare = written.trim_start_matches('\u{feff}').trim();
-        let line = Line { file: Rc::clone(file), number: index + 1, text: bare.to_owned() };
+        let line = Line::new(file, index + 1, bare);
         if bare.is_empty() || bare.starts_with([';', '#']) {
             continue;
         }

@@ -158,7 +158,7 @@ fn timeouts_of_other_backends_are_told_of() {
         assert_eq!(lost(&toml), lines, "{other}:\n{toml}");
     }
     let toml = toml(Dialect::Haproxy, &text("use_backend b if { ssl_fc_sni b.example }", ""));
-    assert_eq!(lost(&toml), [9], "what the first of them has not holds:\n{toml}");
+    assert_eq!(lost(&toml), [4, 9], "what the first of them has not holds:\n{toml}");
 }
 
 /// HAProxy takes the first rule that holds, and Sealane the name that says most.
@@ -208,7 +208,7 @@ fn what_is_disabled_stays_so() {
     let text = "listen l\nmode tcp\nbind :443 ssl crt a\ndefault_backend b\n\
                 backend b\ndisabled\nserver s b:1\n";
     let toml = toml(Dialect::Haproxy, text);
-    assert!(toml.contains("backends = [\"127.0.0.1:1\"]") && lost(&toml) == [6], "{toml}");
+    assert!(!toml.contains("\nbackends = ") && lost(&toml) == [1, 6], "{toml}");
 }
 
 #[test]
@@ -220,4 +220,151 @@ fn what_nobody_sees_is_no_loss() {
     let converted = convert_text(Dialect::Haproxy, Path::new("f"), text).unwrap();
     assert_eq!(converted.left_out, 0, "{}", converted.toml);
     assert!(converted.toml.contains("# f:4: user haproxy"), "{}", converted.toml);
+}
+
+/// Nothing is made up where HAProxy closes the connection.
+#[test]
+fn no_default_backend_is_left_to_operator() {
+    let toml = proxied("bind :443 ssl crt a\nuse_backend b if { ssl_fc_sni b.example }");
+    assert!(lost(&toml).contains(&5) && !toml.contains("127.0.0.1:1\""), "{toml}");
+    assert!(toml.contains("NOT CARRIED OVER: listener[0].backends: is missing"), "{toml}");
+}
+
+#[test]
+fn protocol_rules_lead_to_their_backend() {
+    let rules = |rules: &str| {
+        proxied(&format!("bind :443 ssl crt a alpn h2,http/1.1\n{rules}\ndefault_backend b"))
+    };
+    let of_h2 = "use_backend b if { ssl_fc_alpn h2 }";
+    let toml = rules(of_h2);
+    assert!(toml.contains("[[listener.route]]\nalpn = [\"h2\"]\n"), "{toml}");
+    // The first rule that holds counts, so a later name leads elsewhere with other protocols only.
+    let toml = rules(&format!("{of_h2}\nuse_backend b if {{ ssl_fc_sni a.example }}"));
+    let copied = "names = [\"a.example\"]\nalpn = [\"h2\"]";
+    assert!(toml.contains(copied), "{toml}");
+    assert!(lost(&toml).is_empty(), "{toml}");
+    let more = "use_backend b if { ssl_fc_sni a.example } { ssl_fc_alpn h2 smtp }\n\
+                use_backend b if { ssl_fc_sni a.example }";
+    let toml = rules(&format!("{of_h2}\n{more}"));
+    assert_eq!(toml.matches(copied).count(), 1, "{toml}");
+    assert!(toml.contains("names = [\"a.example\"]\nalpn = [\"smtp\"]"), "{toml}");
+    let toml = rules("acl h2 ssl_fc_alpn -i h2\nuse_backend b if h2 or { ssl_fc_alpn grpc }");
+    assert!(toml.contains("\nalpn = [\"h2\", \"grpc\"]\n"), "{toml}");
+    for rule in [
+        "use_backend b unless { ssl_fc_alpn http/1.1 }",
+        "use_backend b if { ssl_fc_alpn h2 } { src 10.0.0.0/8 }",
+        "acl two ssl_fc_alpn -m beg h2\nuse_backend b if two",
+    ] {
+        let toml = rules(rule);
+        assert!(!toml.contains("\nalpn = ") && toml.contains("no protocol is offered"), "{toml}");
+    }
+}
+
+/// Bytes that are forwarded may be anything, so something must show that they are TLS.
+#[test]
+fn only_tls_is_passed_through() {
+    let forwarded = |bind: &str, rules: &str, server: &str| {
+        let text = format!(
+            "defaults\nmode tcp\nfrontend f\nbind {bind}\n{rules}\ndefault_backend b\n\
+             backend b\n{server}\n"
+        );
+        toml(Dialect::Haproxy, &text).contains("passthrough = true")
+    };
+    let delay = "tcp-request inspect-delay 5s";
+    let hello = "tcp-request content accept if { req.ssl_hello_type 1 }";
+    let named = "acl hello req_ssl_hello_type 1\ntcp-request content accept if hello";
+    let mqtt = "tcp-request content reject unless { req.payload(0,0),mqtt_is_valid }";
+    let server = "server s b:80";
+    for (bind, rules, server, is_forwarded) in [
+        (":1883", delay.to_owned(), server, false),
+        (":1883", format!("{delay}\n{mqtt}"), server, false),
+        (":1883", format!("{delay}\n{hello}"), server, true),
+        (":1883", format!("{delay}\n{named}"), server, true),
+        (":1883", String::new(), "server s b:1883", false),
+        (":6443", String::new(), server, true),
+        (":80", String::new(), "server s b:443", true),
+        (":80", String::new(), "option ssl-hello-chk\nserver s b:80", true),
+        (":80", String::new(), "server s b:80 check check-ssl verify none", true),
+        (":443 ssl crt a", format!("{delay}\n{mqtt}"), server, false),
+    ] {
+        assert_eq!(forwarded(bind, &rules, server), is_forwarded, "{bind} {rules} {server}");
+    }
+}
+
+#[test]
+fn proxy_in_mode_http_stays_behind() {
+    let text = "frontend w\nmode http\nbind :80\nbind 10.0.0.1:443 ssl crt a alpn h2\n\
+                bind [::1]:443 ssl crt a alpn h2\nbind :8443 ssl crt b\n\
+                redirect scheme https unless { ssl_fc }\nuse_backend c if { dst_port 10443 }\n\
+                listen other\nmode http\nbind :10443\nlisten s\nmode http\nbind :90\n\
+                stats enable\n";
+    let toml = toml(Dialect::Haproxy, text);
+    assert_eq!(lost(&toml), [4, 5, 6, 7, 9], "{toml}");
+    for part in [
+        "addresses = [\"10.0.0.1:443\", \"[::1]:443\"]",
+        "backends = [\"127.0.0.1:10444\"]",
+        "\"bind 127.0.0.1:10444 accept-proxy\"",
+        "backends = [\"127.0.0.1:18443\"]",
+        "proxy_header = \"v2\"",
+    ] {
+        assert!(toml.contains(part), "{part} in\n{toml}");
+    }
+}
+
+/// HAProxy loads a key that is beside a certificate without one.
+#[test]
+fn key_beside_certificate_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let (chain, key) = ("-----BEGIN CERTIFICATE-----\n", "-----BEGIN EC PRIVATE KEY-----\n");
+    write("a.pem", chain);
+    write("a.pem.key", key);
+    write("b.pem", &format!("{chain}{key}"));
+    write("b.pem.key", key);
+    write("c.rsa", &format!("{chain}{key}"));
+    write("c.ecdsa", chain);
+    write("c.ecdsa.key", key);
+    write("b.pem.ocsp", "");
+    let at = folder.path().display();
+    let certificates = |global: &str, rest: &str| {
+        let file = folder.path().join("haproxy.cfg");
+        let text = format!("{global}listen l\nmode tcp\nserver s b:1\nbind :443 ssl {rest}\n");
+        std::fs::write(&file, text).unwrap();
+        convert(Dialect::Haproxy, &file).unwrap().toml.replace(&format!("{at}/"), "")
+    };
+    let pair = "certificates = [{ chain = \"a.pem\", key = \"a.pem.key\" }]";
+    assert!(certificates("", &format!("crt {at}/a.pem")).contains(pair));
+    let none = "global\nssl-load-extra-files none\n";
+    assert!(certificates(none, &format!("crt {at}/a.pem")).contains("certificates = [\"a.pem\"]"));
+    let toml = certificates("", &format!("crt {at}/b.pem"));
+    assert!(toml.contains("certificates = [\"b.pem\"]") && toml.contains("b.pem.ocsp"), "{toml}");
+    let toml = certificates("", &format!("crt {at}/c"));
+    let second = "{ chain = \"c.ecdsa\", key = \"c.ecdsa.key\" }";
+    assert!(toml.contains("\"c.rsa\",") && toml.contains(second), "{toml}");
+    write("list", "a.pem\n");
+    let list = format!("crt-list {at}/list");
+    assert!(certificates(&format!("global\ncrt-base {at}\n"), &list).contains(pair));
+}
+
+#[test]
+fn shares_and_checks_of_servers_are_kept() {
+    let with = |backend: &str| {
+        let text = format!("listen l\nmode tcp\nbind :443 ssl crt a\n{backend}");
+        toml(Dialect::Haproxy, &text)
+    };
+    let toml =
+        with("default-server inter 9s\nserver a a:1 check weight 3\nserver b b:1 check backup\n");
+    for part in [
+        "\"a:1\", weight = 3 }",
+        "\"b:1\", backup = true }",
+        "[listener.check]\nevery = \"9s\"\ntimeout = \"9s\"\nrise = 2\nfall = 3\n",
+    ] {
+        assert!(toml.contains(part), "{part} in\n{toml}");
+    }
+    assert!(lost(&toml).is_empty(), "{toml}");
+    let toml = with("server a a:1 check\nserver b b:1\n");
+    assert!(lost(&toml) == [5] && toml.contains("[listener.check]"), "{toml}");
+    assert!(!with("server a a:1\n").contains("[listener.check]"));
+    let toml = with("option tcpka\nclitcpka-idle 9s\nserver a a:1\n");
+    assert!(toml.contains("keepalive = { idle = \"9s\", every = \"75s\", count = 9 }"), "{toml}");
 }

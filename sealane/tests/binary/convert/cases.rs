@@ -35,7 +35,7 @@ const ONE: &[(u16, Opening)] = &[(4431, Tls)];
 
 /// All of them. hitch has no ChaCha20 in TLS 1.2 unless it is told to; and OpenSSL wants the curve
 /// of a certificate among the groups of a client of TLS 1.2, which rustls does not.
-pub(super) const CASES: [Case; 55] = [
+pub(super) const CASES: [Case; 65] = [
     case("haproxy/acls.cfg", ONE, &[], &[]),
     case("haproxy/behind-balancer.cfg", &[(4431, Proxy)], &[], &[]),
     case("haproxy/client-mode.cfg", &[(4431, Plain)], &[], &[]),
@@ -43,14 +43,22 @@ pub(super) const CASES: [Case; 55] = [
     case("haproxy/documented.cfg", ONE, &[], &[]),
     case("haproxy/everything.cfg", ONE, &[], &[]),
     // After https://docs.haproxy.org/2.6/configuration.html#crt-list
+    // One of HTTP/2 that no name leads elsewhere, and one of HTTP/1.1.
+    case("haproxy/h2-split.cfg", ONE, &[], &[]),
+    // See the test of what HAProxy behind Sealane gets.
+    case("haproxy/in-front.cfg", &[], &[], &[]),
+    case("haproxy/kubernetes.cfg", ONE, &[], &[]),
     case("haproxy/list.cfg", ONE, &[], &[]),
     case("haproxy/listen.cfg", ONE, &[], &[]),
     case("haproxy/modern.cfg", ONE, &[], &[]),
+    case("haproxy/mqtt.cfg", ONE, &[], &[]),
     case("haproxy/mutual.cfg", ONE, &[], &[]),
     case("haproxy/names.cfg", ONE, &[], &[]),
+    case("haproxy/openshift.cfg", ONE, &[], &[]),
     case("haproxy/passed-on.cfg", ONE, &[], &[]),
     case("haproxy/plain.cfg", ONE, &[], &[]),
     case("haproxy/sealed.cfg", ONE, &[], &[]),
+    case("haproxy/standby.cfg", ONE, &[], &[]),
     case("haproxy/strict.cfg", ONE, &[], &[]),
     case("haproxy/unix.cfg", &[(4431, Tls), (4432, Tls), (4433, Tls)], &[], &[]),
     // A header of version 1 goes on as version 2.
@@ -69,6 +77,7 @@ pub(super) const CASES: [Case; 55] = [
     case("hitch/two-doors.conf", &[(4431, Tls), (4432, Tls)], &["suites", "groups"], &[]),
     // After https://github.com/varnish/hitch/blob/master/docs/proxy-protocol.md
     case("hitch/varnish.conf", ONE, &["suites"], &[]),
+    case("hitch/versions.conf", ONE, &[], &[]),
     // After https://nginx.org/en/docs/stream/ngx_stream_realip_module.html
     case("nginx-stream/behind-balancer.conf", &[(4431, Proxy)], &[], &[]),
     case("nginx-stream/by-name.conf", ONE, &[], &[]),
@@ -82,10 +91,13 @@ pub(super) const CASES: [Case; 55] = [
     case("nginx-stream/kinds.conf", &[(4431, Tls), (4432, Tls)], &[], &[]),
     case("nginx-stream/modern.conf", ONE, &[], &[]),
     case("nginx-stream/mutual.conf", ONE, &[], &[]),
+    // Sealane wants backends for other names: the operator names them.
+    case("nginx-stream/no-default.conf", &[], &[], &[]),
     case("nginx-stream/passed-on.conf", ONE, &[], &[]),
     // nginx 1.22 speaks TLS 1.3 where it is told to.
     case("nginx-stream/plain.conf", ONE, &["suites", "groups"], &["TLS 1.3"]),
     case("nginx-stream/sealed.conf", ONE, &[], &[]),
+    case("nginx-stream/standby.conf", ONE, &[], &[]),
     case("nginx-stream/suites.conf", ONE, &[], &[]),
     // After https://docs.nginx.com/nginx/admin-guide/security-controls/terminating-ssl-tcp/
     case("nginx-stream/groups.conf", ONE, &[], &[]),
@@ -100,6 +112,8 @@ pub(super) const CASES: [Case; 55] = [
     // A certificate is served for all names in it.
     case("stunnel/names.conf", ONE, &[], &["names"]),
     case("stunnel/pair.conf", &[(4431, Tls), (4432, Tls)], &[], &[]),
+    // The pinned certificate was issued by another: a comment says so, and clients are refused.
+    case("stunnel/pinned.conf", &[], &[], &[]),
     case("stunnel/plain.conf", ONE, &[], &[]),
     case("stunnel/postgres.conf", &[(4431, Postgres)], &[], &[]),
     case("stunnel/proxy.conf", ONE, &[], &[]),

@@ -103,6 +103,28 @@ pub(super) fn see(site: &Site, address: SocketAddr, opening: Opening) -> Seen {
     Seen(seen)
 }
 
+/// What a client of HTTP gets, which agrees on `alpn`: all of version 1.1, or the beginning of
+/// version 2, a frame of settings.
+pub(super) fn requested(site: &Site, address: SocketAddr, alpn: &'static str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let offer = Offer { alpn: vec![alpn], ..Offer::default() };
+    let name = ServerName::try_from(NAMES[0]).unwrap();
+    let mut tls = ClientConnection::new(config(site, &offer, &Arc::default()), name).unwrap();
+    let request: &[u8] = match alpn {
+        "h2" => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        _ => b"GET / HTTP/1.1\r\nHost: one.example\r\nConnection: close\r\n\r\n",
+    };
+    tls.writer().write_all(request).unwrap();
+    let mut stream = rustls::Stream::new(&mut tls, &mut stream);
+    let mut answer = vec![0; 10];
+    stream.read_exact(&mut answer).unwrap();
+    if alpn != "h2" {
+        let _ = stream.read_to_end(&mut answer);
+    }
+    answer.escape_ascii().to_string()
+}
+
 fn joined(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
