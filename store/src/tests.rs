@@ -188,9 +188,11 @@ fn chains_come_back_whole_and_intermediates_are_kept_once() {
     assert_eq!((all.served.len(), all.next), (2, None));
     let first = list(None, 1);
     assert_eq!(list(first.next, 9).served, all.served[1..]);
-    let only_b = |names: &[String]| names == ["b.test"];
-    let of_b = store.store().read_back_by_expiry(None, 1, &only_b).unwrap().served;
-    assert_eq!((of_b.len(), &*of_b[0].listed.names), (1, &["b.test".to_owned()][..]));
+    for wanted in ["a.test", "b.test"] {
+        let is_wanted = |names: &[String]| names == [wanted];
+        let found = store.store().read_back_by_expiry(None, 1, &is_wanted).unwrap().served;
+        assert_eq!((found.len(), &*found[0].listed.names), (1, &[wanted.to_owned()][..]));
+    }
     store.store().remove(&["a.test".into()], NOW_S).unwrap();
     assert_eq!(intermediates(&store), 1);
     let placed = digest(&store, "b.test");
