@@ -156,6 +156,29 @@ const IDENTITY_BYTES_MAX: usize = 256 << 10;
 mod tests {
     use super::*;
 
+    /// A key that takes a path may be given that of a private key, also a damaged one.
+    #[test]
+    fn no_error_quotes_a_file() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.key");
+        let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let (front, _) = key.split_at(key.len() / 2);
+        let line = key.lines().nth(1).unwrap().to_owned();
+        let damaged = [front.to_owned(), key.replacen("-----\n", &format!("{line}\n"), 1)];
+        for text in damaged.iter().chain([&key, &line]) {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            let identity = Identity { certificate: path.clone(), key: path.clone() };
+            let roots = read_roots(&[RootSource::File(path.clone())]).map(drop).unwrap_err();
+            let identity = client_identity(&identity).map(drop).unwrap_err();
+            for error in [roots, identity].map(|error| format!("{error} {error:?}")) {
+                assert!(!error.contains(&line[..16]) && error.contains("secret.key"), "{error}");
+            }
+        }
+    }
+
     #[test]
     fn unusable_roots_are_reported_with_file() {
         let folder = tempfile::tempdir().unwrap();

@@ -6,49 +6,62 @@
 
 mod access;
 mod folder;
+mod known;
 mod secrecy;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use folder::Entry;
+use known::Known;
 use rustls::crypto::CryptoProvider;
 use sealane_engine::certificates::{
     CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate, IndexBuilder,
-    PEM_BYTES_MAX,
+    Indexed, PEM_BYTES_MAX,
 };
 pub use secrecy::{Exposed, mode_for_others};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Reads the certificates of `sources`; `now_s` is Unix time, for warnings about validity.
+/// Reads the certificates of `sources`; `now_s` is Unix time, for warnings about validity. Of a
+/// file or folder with a fault, what the indexes `before` have of it is kept.
 pub fn load(
     sources: &[CertificateSource],
     default: DefaultCertificate<'_>,
     bounds: Bounds,
     provider: &CryptoProvider,
     now_s: i64,
+    before: &[Arc<CertificateIndex>],
 ) -> LoadedCertificates {
     let mut builder = IndexBuilder::new(provider, now_s).take_slow_keys();
-    let Found { mut errors, exposed, passed_over } =
-        find(sources, bounds.certificates, &mut builder);
-    let indexed = builder.finish(default);
-    // That nothing is left follows from the files that could not be read.
-    let follows = |e: &CertificateError| *e == CertificateError::NoneGiven && !errors.is_empty();
-    let indexed_errors: Vec<_> = indexed.errors.into_iter().filter(|e| !follows(e)).collect();
-    errors.extend(indexed_errors.into_iter().map(CertificateFileError::Certificate));
-    let (names, bound) = (indexed.index.name_count(), bounds.names);
-    if names > bound.max {
-        errors.push(CertificateFileError::TooManyNames { names, bound });
+    let found = find(sources, bounds.certificates, &mut builder, before);
+    let Found { mut faults, exposed, passed_over } = found;
+    let mut indexed = builder.finish(default);
+    let names = indexed.index.name_count();
+    if let Some(beyond) = first_beyond(&indexed.index, bounds.names.max) {
+        let mut builder = IndexBuilder::new(provider, now_s);
+        indexed.index.iter().take(beyond).for_each(|each| builder.add_known(Arc::clone(each)));
+        let path = indexed.index.iter().nth(beyond).map(|each| PathBuf::from(each.label()));
+        let error = CertificateFileError::TooManyNames { names, bound: bounds.names };
+        faults.push(CertificateFault::of_sources(sources, path.unwrap_or_default(), error));
+        let warnings = std::mem::take(&mut indexed.warnings);
+        indexed = Indexed { warnings, ..builder.finish(default) };
     }
+    // That nothing is left follows from the files that could not be read.
+    let follows = |e: &CertificateError| *e == CertificateError::NoneGiven && !faults.is_empty();
+    let errors: Vec<_> = indexed.errors.into_iter().filter(|e| !follows(e)).collect();
+    let of_index = |error| CertificateFault::of_sources(sources, PathBuf::new(), error);
+    faults.extend(errors.into_iter().map(CertificateFileError::from).map(of_index));
     let indexed_warnings = indexed.warnings.into_iter().map(CertificateFileWarning::Certificate);
     let warnings = exposed.into_iter().map(CertificateFileWarning::Exposed);
     let passed_over = passed_over.into_iter().map(CertificateFileWarning::PassedOver);
     let warnings = warnings.chain(passed_over).chain(indexed_warnings).collect();
-    LoadedCertificates { errors, index: indexed.index, warnings }
+    LoadedCertificates { faults, index: indexed.index, warnings }
 }
 
 /// Adds the certificates of `sources`, at most so many, to those that `builder` has. Returns why
@@ -58,34 +71,55 @@ pub fn add(
     bound: Bound,
     builder: &mut IndexBuilder<'_>,
 ) -> Vec<CertificateFileError> {
-    find(sources, bound, builder).errors
+    find(sources, bound, builder, &[]).faults.into_iter().map(|fault| fault.error).collect()
 }
 
 /// What is wrong with the files of some sources.
 struct Found {
-    errors: Vec<CertificateFileError>,
+    faults: Vec<CertificateFault>,
     exposed: Vec<Exposed>,
     passed_over: Vec<CertificateFileError>,
 }
 
-fn find(sources: &[CertificateSource], bound: Bound, builder: &mut IndexBuilder<'_>) -> Found {
+fn find(
+    sources: &[CertificateSource],
+    bound: Bound,
+    builder: &mut IndexBuilder<'_>,
+    before: &[Arc<CertificateIndex>],
+) -> Found {
     let mut loader = Loader {
         builder,
         certificates_left: bound.max,
         chain: file_buffer(),
-        errors: Vec::new(),
         exposed: Vec::new(),
+        faults: Vec::new(),
         key: file_buffer(),
+        known: Known::of(before),
         passed_over: Vec::new(),
+        source: PathBuf::new(),
     };
     for source in sources {
+        source.path().clone_into(&mut loader.source);
         if !loader.add(source) {
-            loader.errors.push(CertificateFileError::TooManyCertificates { bound });
+            let error = CertificateFileError::TooManyCertificates { bound };
+            loader.note(source.path(), error, false);
             break;
         }
     }
-    let Loader { errors, exposed, passed_over, .. } = loader;
-    Found { errors, exposed, passed_over }
+    let Loader { faults, exposed, passed_over, .. } = loader;
+    Found { faults, exposed, passed_over }
+}
+
+/// The position of the first certificate with which there are more than `names_max` names.
+fn first_beyond(index: &CertificateIndex, names_max: usize) -> Option<usize> {
+    if index.name_count() <= names_max {
+        return None;
+    }
+    let mut seen = HashSet::new();
+    index.iter().position(|certificate| {
+        seen.extend(certificate.names().iter().map(|name| &**name));
+        seen.len() > names_max
+    })
 }
 
 /// Where certificates and keys are read from.
@@ -114,6 +148,14 @@ impl CertificateSource {
                 files.push(path.clone());
                 files
             }
+        }
+    }
+
+    /// The file with the chain, or the directory.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Pair { chain, .. } => chain,
+            Self::Path(path) => path,
         }
     }
 
@@ -156,12 +198,43 @@ pub struct Bound {
 /// What was found in the sources of a listener.
 #[derive(Debug)]
 pub struct LoadedCertificates {
-    /// Why some are not in the index; if there is any, the listener must not go into service.
-    pub errors: Vec<CertificateFileError>,
-    /// Those that are in order.
+    /// Why some are not in the index, or not as they are on disk.
+    pub faults: Vec<CertificateFault>,
+    /// Those that are in order, and of the others those that were in order before.
     pub index: CertificateIndex,
     /// What the operator should know of those.
     pub warnings: Vec<CertificateFileWarning>,
+}
+
+/// A file or folder with a certificate that cannot be served as it is.
+#[derive(Debug)]
+pub struct CertificateFault {
+    /// What is wrong.
+    pub error: CertificateFileError,
+    /// Whether the index has what was in order before.
+    pub is_kept: bool,
+    /// The file with the chain, or the folder; empty for a fault of no single file.
+    pub path: PathBuf,
+    /// The source that it belongs to, as it was named.
+    pub source: PathBuf,
+}
+
+impl CertificateFault {
+    /// One of no single source.
+    fn of_sources(
+        sources: &[CertificateSource],
+        path: PathBuf,
+        error: CertificateFileError,
+    ) -> Self {
+        let source = sources.first().map(|source| source.path().to_owned()).unwrap_or_default();
+        Self { error, is_kept: false, path, source }
+    }
+}
+
+impl fmt::Display for CertificateFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
 }
 
 /// What can be served, but is probably not meant.
@@ -258,11 +331,14 @@ struct Loader<'a, 'p> {
     certificates_left: usize,
     /// Reused for every file and zeroed at the end: it has held keys.
     chain: Zeroizing<Vec<u8>>,
-    errors: Vec<CertificateFileError>,
     exposed: Vec<Exposed>,
+    faults: Vec<CertificateFault>,
     key: Zeroizing<Vec<u8>>,
+    known: Known<'a>,
     /// Why folders in a directory with certificates were not looked into.
     passed_over: Vec<CertificateFileError>,
+    /// The source that is being read.
+    source: PathBuf,
 }
 
 impl Loader<'_, '_> {
@@ -274,7 +350,7 @@ impl Loader<'_, '_> {
                 Ok(metadata) if metadata.is_dir() => self.add_directory(path),
                 Ok(_) => self.add_file(path),
                 Err(source) => {
-                    self.errors.push(unreadable(path, source));
+                    self.fail(path, unreadable(path, source));
                     true
                 }
             },
@@ -285,23 +361,27 @@ impl Loader<'_, '_> {
         let (mut is_empty, mut closed) = (true, Vec::new());
         let visited = folder::visit(directory, |entry| {
             if let Entry::FolderClosed(path, source) = entry {
-                closed.push(unreadable(&path, source));
+                let error = unreadable(&path, source);
+                match self.keep(&path) {
+                    true => self.note(&path, error, true),
+                    false => closed.push((path, error)),
+                }
                 return true;
             }
             is_empty = false;
             self.add_entry(entry)
         });
         let goes_on = visited.unwrap_or_else(|source| {
-            closed.push(unreadable(directory, source));
+            closed.push((directory.to_owned(), unreadable(directory, source)));
             true
         });
         match is_empty {
             true if closed.is_empty() => {
                 let path = directory.to_owned();
-                self.errors.push(CertificateFileError::EmptyDirectory { path });
+                self.fail(directory, CertificateFileError::EmptyDirectory { path });
             }
-            true => self.errors.append(&mut closed),
-            false => self.passed_over.append(&mut closed),
+            true => closed.into_iter().for_each(|(path, error)| self.fail(&path, error)),
+            false => self.passed_over.extend(closed.into_iter().map(|(_, error)| error)),
         }
         goes_on
     }
@@ -311,10 +391,11 @@ impl Loader<'_, '_> {
             Entry::Both(path) => return self.add_file(&path),
             Entry::Pair { chain, key } => return self.add_pair(&chain, &key),
             Entry::KeyMissing { chain, key } => {
-                self.errors.push(CertificateFileError::KeyMissing { chain, key });
+                let path = chain.clone();
+                self.fail(&path, CertificateFileError::KeyMissing { chain, key });
             }
             Entry::FolderClosed(path, source) | Entry::LinkClosed(path, source) => {
-                self.errors.push(unreadable(&path, source));
+                self.fail(&path, unreadable(&path, source));
             }
         }
         true
@@ -327,8 +408,9 @@ impl Loader<'_, '_> {
         self.exposed.extend(Exposed::find(path));
         match read(path, &mut self.chain) {
             Ok(()) => self.builder.add(&path.to_string_lossy(), &self.chain),
-            Err(error) => self.errors.push(error),
+            Err(error) => self.fail(path, error),
         }
+        self.fail_if_refused(path);
         true
     }
 
@@ -344,9 +426,45 @@ impl Loader<'_, '_> {
                 &key.to_string_lossy(),
                 &self.key,
             ),
-            (chain, key) => self.errors.extend([chain.err(), key.err()].into_iter().flatten()),
+            (of_chain, of_key) => {
+                let errors = [of_chain.err(), of_key.err()];
+                self.fail_by(chain, errors.into_iter().flatten());
+            }
         }
+        self.fail_if_refused(chain);
         true
+    }
+
+    /// Notes what the builder has against what was added last, which comes from `path`.
+    fn fail_if_refused(&mut self, path: &Path) {
+        let errors = self.builder.take_errors();
+        self.fail_by(path, errors.into_iter().map(CertificateFileError::Certificate));
+    }
+
+    fn fail(&mut self, path: &Path, error: CertificateFileError) {
+        self.fail_by(path, [error].into_iter());
+    }
+
+    /// Notes what is wrong with `path`, and keeps what was in order there before.
+    fn fail_by(&mut self, path: &Path, errors: impl Iterator<Item = CertificateFileError>) {
+        let mut errors = errors.peekable();
+        if errors.peek().is_some() {
+            let is_kept = self.keep(path);
+            errors.for_each(|error| self.note(path, error, is_kept));
+        }
+    }
+
+    fn note(&mut self, path: &Path, error: CertificateFileError, is_kept: bool) {
+        let (path, source) = (path.to_owned(), self.source.clone());
+        self.faults.push(CertificateFault { error, is_kept, path, source });
+    }
+
+    /// Adds what was in order at `path` before, if anything was.
+    fn keep(&mut self, path: &Path) -> bool {
+        let known = self.known.at(path);
+        let is_known = !known.is_empty();
+        known.into_iter().for_each(|certificate| self.builder.add_known(certificate));
+        is_known
     }
 
     fn take_place(&mut self) -> bool {

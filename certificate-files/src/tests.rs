@@ -22,7 +22,7 @@ fn load_with(
 ) -> LoadedCertificates {
     let policy = Policy::default();
     let provider = lane_provider(ProviderChoice::AwsLc, &policy.groups).unwrap();
-    load(sources, default, bounds, &provider.crypto, NOW_S)
+    load(sources, default, bounds, &provider.crypto, NOW_S, &[])
 }
 
 fn bounds(certificates: usize, names: usize) -> Bounds {
@@ -38,7 +38,7 @@ fn load_path(path: &Path) -> LoadedCertificates {
 /// Errors as text, without the directory.
 fn errors(loaded: &LoadedCertificates, directory: &Path) -> Vec<String> {
     let directory = format!("{}/", directory.display());
-    loaded.errors.iter().map(|error| error.to_string().replace(&directory, "")).collect()
+    loaded.faults.iter().map(|error| error.to_string().replace(&directory, "")).collect()
 }
 
 fn directory(files: &HashMap<&str, String>) -> tempfile::TempDir {
@@ -63,7 +63,7 @@ fn a_directory_takes_pem_files_and_pairs_in_order() {
     ]));
     fs::create_dir(directory.path().join("more")).unwrap();
     let loaded = load_path(directory.path());
-    assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
+    assert!(loaded.faults.is_empty(), "{:?}", loaded.faults);
     let labels: Vec<_> = loaded.index.iter().map(|c| c.label().to_owned()).collect();
     let expected = ["a.crt", "b.pem"].map(|name| directory.path().join(name).display().to_string());
     assert_eq!(labels, expected);
@@ -129,14 +129,14 @@ fn pairs_and_defaults_are_taken_as_asked() {
         let loaded = load_with(&[pair("1", "2"), pair("3", "4")], default, bounds);
         let served = loaded.index.default_certificates().first().map(|c| c.names()[0].to_string());
         assert_eq!(served.as_deref(), expected);
-        assert_eq!(loaded.errors.is_empty(), expected.is_some(), "{:?}", loaded.errors);
+        assert_eq!(loaded.faults.is_empty(), expected.is_some(), "{:?}", loaded.faults);
     }
     let swapped = [pair("1", "4"), pair("3", "9")];
     let swapped = load_with(&swapped, DefaultCertificate::First, bounds);
     let errors = errors(&swapped, directory.path());
     assert_eq!(errors.len(), 2, "{errors:#?}");
-    assert!(errors[0].starts_with("9: cannot be read"), "{errors:#?}");
-    assert!(errors[1].starts_with("4: this private key does not belong"), "{errors:#?}");
+    assert!(errors[0].starts_with("4: this private key does not belong"), "{errors:#?}");
+    assert!(errors[1].starts_with("9: cannot be read"), "{errors:#?}");
 }
 
 #[test]
@@ -154,7 +154,8 @@ fn bounds_hold_and_say_what_to_do() {
     let (loaded, errors) = load(bounds(1, 2));
     assert_eq!(loaded, 1);
     assert_eq!(errors, ["more than 1 certificates for one listener; buy more"]);
-    let (_, errors) = load(bounds(2, 1));
+    let (loaded, errors) = load(bounds(2, 1));
+    assert_eq!(loaded, 1, "those that fit are served");
     assert_eq!(errors, ["2 names for one listener, 1 are allowed; ask for more"]);
 }
 
@@ -204,4 +205,53 @@ fn of_a_private_key_that_everybody_may_read_the_operator_is_warned() {
     std::os::unix::fs::symlink(directory.path(), private.path().join("link")).unwrap();
     let loaded = load_path(&private.path().join("link/b.pem"));
     assert!(matches!(loaded.warnings[..], [CertificateFileWarning::Exposed(_)]));
+}
+
+/// Faults come and go; the neighbours of a bad file are read as they are now.
+#[test]
+fn faulty_file_keeps_its_last_good_state() {
+    let texts = ["a.test", "b.test"].map(certificate).map(|(c, k)| (c.clone(), c + &k));
+    let [(a_chain, a), (_, b)] = texts;
+    let directory = directory(&HashMap::from([("a.pem", a.clone()), ("b.pem", b)]));
+    let source = CertificateSource::Path(directory.path().to_owned());
+    let provider = lane_provider(ProviderChoice::AwsLc, &Policy::default().groups).unwrap();
+    let load = |before: &[Arc<CertificateIndex>]| {
+        let (first, bounds) = (DefaultCertificate::First, bounds(9, 9));
+        load(std::slice::from_ref(&source), first, bounds, &provider.crypto, NOW_S, before)
+    };
+    let digests = |loaded: &LoadedCertificates| {
+        ["a.test", "b.test"].map(|name| loaded.index.find(name).first().map(|c| c.digest()))
+    };
+    let first = load(&[]);
+    let served = digests(&first);
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write("a.pem", &a_chain);
+    let (b_chain, b_key) = certificate("b.test");
+    write("b.pem", &(b_chain + &b_key));
+    let cold = load(&[]);
+    assert_eq!(digests(&cold)[0], None, "nothing is known of it");
+    assert!(!cold.faults[0].is_kept);
+    let mut before = Arc::new(first.index);
+    for _ in 0..3 {
+        let loaded = load(&[Arc::clone(&before)]);
+        let [fault] = &loaded.faults[..] else { panic!("{:?}", loaded.faults) };
+        assert!(fault.is_kept && fault.path.ends_with("a.pem"), "{fault:?}");
+        assert_eq!(fault.source, directory.path());
+        assert_eq!(digests(&loaded)[0], served[0]);
+        assert!(digests(&loaded)[1] != served[1], "its neighbour is renewed");
+        assert_eq!(loaded.index.default_certificates()[0].label(), fault.path.to_str().unwrap());
+        before = Arc::new(loaded.index);
+    }
+    // A folder that is gone takes nothing with it; a file that was removed is gone.
+    let away = directory.path().with_extension("away");
+    fs::rename(directory.path(), &away).unwrap();
+    let loaded = load(&[Arc::clone(&before)]);
+    assert_eq!((loaded.faults.len(), loaded.index.len()), (1, 2));
+    fs::rename(&away, directory.path()).unwrap();
+    fs::remove_file(directory.path().join("a.pem")).unwrap();
+    let loaded = load(&[Arc::clone(&before)]);
+    assert_eq!((loaded.faults.len(), loaded.index.len()), (0, 1));
+    write("a.pem", &a);
+    let loaded = load(&[before]);
+    assert_eq!((loaded.faults.len(), digests(&loaded)[0]), (0, served[0]));
 }

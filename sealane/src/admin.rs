@@ -5,6 +5,7 @@
 //! counters, and the [`ControlState`] that the control plane keeps up to date. What is ordered is
 //! told to the control plane and to lanes: [`orders`].
 
+mod faults;
 mod names_socket;
 pub mod orders;
 mod page;
@@ -23,6 +24,7 @@ use crate::http::{
 use crate::metrics;
 use crate::unix_socket::{self, SocketFile};
 
+pub use faults::{FAULTS_SHOWN_MAX, Faults};
 pub use names_socket::NamesSocket;
 pub use orders::{Orders, Uploads, Verdict};
 pub use state::{
@@ -131,9 +133,15 @@ fn show(request: &Request<'_>, state: &SharedState) -> Response {
     }
 }
 
-/// What is served goes on being served when it is degraded: to take it out of service helps nobody.
+/// A degraded process goes on serving: to take it out of service helps no client. One that can
+/// serve no client of any listener does not.
 fn health(state: &ControlState) -> Response {
     match (state.phase, state.degradation(SystemTime::now())) {
+        (Phase::Serving, why) if !state.serves() => {
+            let why = why.unwrap_or_default();
+            let text = format!("degraded: no listener can serve a client; {why}");
+            Response::text(Status::ServiceUnavailable, text)
+        }
         (Phase::Serving, None) => Response::text(Status::Ok, "ok"),
         (Phase::Serving, Some(why)) => Response::text(Status::Ok, format!("degraded: {why}")),
         (phase, _) => Response::text(Status::ServiceUnavailable, phase.name()),
@@ -158,9 +166,10 @@ const BACKLOG: i32 = 64;
 const THREAD: &str = "admin";
 const INDEX: &str = "\
 Sealane; a browser gets a page here
-/healthz   200 while connections are accepted, 503 before and while draining; says that
-           it is degraded if the last reload was refused, a revocation list has ended, or
-           the etcd of the agent's fleet has not answered for an hour
+/healthz   200 while connections are accepted, 503 before and while draining, and while no
+           listener can serve a client; says that it is degraded if the last reload was
+           refused, a certificate, list, key or store has a fault, a revocation list has
+           ended, or the etcd of the agent's fleet has not answered for an hour
 /readyz    the same, and 503 while no backend is up
 /metrics   for Prometheus
 /state     what is served, from which certificates, by which lane, as JSON

@@ -5,6 +5,7 @@
 
 mod build;
 mod end;
+mod faults;
 mod health;
 mod kept;
 mod listeners;
@@ -17,10 +18,11 @@ mod ticket_root;
 mod watch;
 mod watchdog;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealane_file_table::FileTable;
 use sealane_lanes::generation::Generation;
@@ -55,7 +57,7 @@ use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
 pub(crate) use ticket_root::read as read_ticket_root;
 pub(crate) use ticket_root::stored::{none_yet as no_stored_roots, read as read_stored_roots};
-use watch::{FileWatch, fingerprint};
+use watch::{FileWatch, fingerprint, unfollowed};
 use watchdog::Watchdog;
 
 /// Where the configuration comes from, and so whether it can be read again.
@@ -129,6 +131,12 @@ pub struct Control {
     watch: FileWatch,
     watchdog: Option<Watchdog>,
     fingerprint: u64,
+    /// Faulty materials that the fingerprint does not cover, as they looked when they were read.
+    faulty: BTreeMap<PathBuf, u64>,
+    /// Whether a store has changed since its fault was found.
+    has_store_news: bool,
+    /// When it was last looked whether faulty materials have changed.
+    looked_at_faulty: Instant,
 }
 
 impl Control {
@@ -176,6 +184,9 @@ impl Control {
             notices,
             watch,
             watchdog: Watchdog::of_this_process(),
+            faulty: BTreeMap::new(),
+            has_store_news: false,
+            looked_at_faulty: Instant::now(),
         };
         let mut logs = control.open_log()?;
         control.open_admin()?;
@@ -240,11 +251,12 @@ impl Control {
                 }
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return self.drain(),
             }
+            if self.is_to_look_at_faulty() {
+                Pending::note(&mut pending);
+            }
             if pending.as_ref().is_some_and(Pending::is_due) {
                 pending = None;
-                let is_followed = self.config.watch;
-                if is_followed && fingerprint(self.source.file(), &self.config) != self.fingerprint
-                {
+                if self.config.watch && self.has_changed() {
                     self.reload();
                     // Folders that are new in it were not watched while it was built.
                     Pending::note(&mut pending);
@@ -295,6 +307,7 @@ impl Control {
             descriptors: Descriptors::of(&self.config, tables).per_lane,
             memory_bytes: connection_bytes_of_lane(&self.config),
         };
+        let before = unfollowed(&self.config);
         let mut built =
             build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
         self.root.follow(built.tickets.take());
@@ -305,6 +318,9 @@ impl Control {
         sockets.keep();
         report(&built.warnings);
         let generation = self.adopt(built, &mut sockets);
+        for line in self.note_faulty(&before).lines() {
+            say_at(Priority::Error, &line);
+        }
         let processors = if self.config.pin_lanes {
             processors().map_err(|error| ServeError::System("cannot pin lanes", error))?
         } else {
@@ -377,6 +393,8 @@ impl Control {
     fn adopt(&mut self, built: Built, sockets: &mut NewSockets) -> Arc<Generation<RelaySettings>> {
         let generation = Arc::new(built.generation);
         self.number = generation.number;
+        self.registries.last_good = built.last_good;
+        self.state.lock().faults = built.faults;
         self.registries.names.serve(host_names(&self.config));
         let is_kept = |bound: &Bound| {
             generation.listeners.iter().any(|listener| listener.keys.contains(&bound.key))
@@ -413,7 +431,8 @@ impl Control {
         if !self.config.watch {
             return;
         }
-        let problems = self.watch.follow(self.source.file(), &self.config);
+        let faulty = self.faulty.keys().cloned().collect();
+        let problems = self.watch.follow(self.source.file(), &self.config, faulty);
         for problem in problems.iter().take(UNWATCHED_SHOWN_MAX) {
             let text = format!("{problem}; a change there is noticed only at SIGHUP");
             say_at(Priority::Warning, &text);
@@ -438,6 +457,7 @@ impl Control {
         self.registries.stores.prune();
         for news in self.registries.stores.look_after() {
             say(&news);
+            self.has_store_news |= self.state.lock().faults.total > 0;
         }
         self.look_after_root();
         self.look_for_names();
@@ -459,7 +479,9 @@ impl Control {
         if let Some(problem) = self.root.advance() {
             say_at(Priority::Error, &problem);
         }
-        self.state.lock().ticket_roots = self.root.shown();
+        let mut state = self.state.lock();
+        state.ticket_roots = self.root.shown();
+        state.ticket_root_fault = self.root.fault().cloned();
     }
 }
 

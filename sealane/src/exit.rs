@@ -15,7 +15,8 @@ pub enum Exit {
     Noted,
     /// All went well.
     Ok,
-    /// A configuration was converted; clients or backends see a difference.
+    /// A configuration was converted, and clients or backends see a difference; or it was reloaded,
+    /// and a material has a fault.
     Partly,
     /// The command line is not understood.
     Usage,
@@ -51,7 +52,10 @@ impl Exit {
             }
             Self::Ok => "ended as asked; or the configuration is in order",
             Self::Noted => "converted; comments name lines that matter to the process alone",
-            Self::Partly => "converted; clients or backends see a difference that comments name",
+            Self::Partly => {
+                "converted; clients or backends see a difference that comments name; or reloaded, \
+                 but a certificate, list, key or store has a fault"
+            }
             Self::Usage => "the command line is not understood",
             Self::Warned => "the configuration can be served, but has warnings (check --strict)",
         }

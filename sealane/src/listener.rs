@@ -12,6 +12,7 @@ mod certificates;
 mod challenges;
 mod client_trust;
 mod contexts;
+mod last_good;
 mod names;
 mod resolver;
 mod store;
@@ -21,7 +22,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateIndex, ListenerStore};
@@ -34,7 +35,7 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::{KeyedStore, SealingKeys};
 
 use crate::backends::PlannedBackend;
-use crate::config::{self, ClientTrust, Config, RootPlace, Route};
+use crate::config::{self, ClientDemand, ClientTrust, Config, RootPlace, Route};
 use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
@@ -45,6 +46,8 @@ pub(crate) use backends::shown as shown_addresses;
 pub use certificates::bounds;
 pub use client_trust::{Believed, ClientsSummary, KnownClientRoots, RootFile};
 pub use contexts::Contexts;
+pub use last_good::{Fault, LastGood};
+use last_good::{Found, key_path};
 pub use names::{NameNews, NameSummary, Names};
 pub use resolver::{Answer, Answers, look_again, resolve_all};
 pub use summary::{EXPIRIES_SHOWN_MAX, RouteSummary, StoreSummary, Summary};
@@ -81,10 +84,6 @@ pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<
     // First, because it takes longest: another process reads what this one has to wait for.
     let checks = around.stores.begin_checks(config);
     let mut errors = Vec::new();
-    let keys = stores::keys_of(config).unwrap_or_else(|error| {
-        errors.push(format!("store_key: {error}"));
-        None
-    });
     // Whether a library runs here does not depend on the listener, and if it does not, that is no
     // reason to leave keys and certificates unread.
     let crypto = match lane_provider(config.crypto, &Group::ALL) {
@@ -96,18 +95,23 @@ pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<
     };
     let names = host_names(config).into_keys().map(str::to_owned).collect();
     let answers = (around.resolve)(names);
-    let mut reading = Reading { answers, around, checks, config, crypto, keys };
+    let (good, keys) = (LastGood::default(), None);
+    let mut reading = Reading { answers, around, checks, config, crypto, good, keys };
+    let mut found = Vec::from_iter(reading.find_keys());
     reading.around.client_roots.prune();
-    let listeners = config.listeners.iter().map(|each| Survey::of(each, &mut reading)).collect();
-    let tickets = config.tickets.root.as_ref().and_then(RootPlace::store);
-    let tickets = tickets.and_then(|path| {
-        let opened = reading.around.stores.of(path, reading.keys.as_ref(), &mut reading.checks);
-        opened.unwrap_or_else(|error| {
-            errors.push(format!("tickets.root: {error}"));
-            None
-        })
-    });
-    Surveys { crypto: reading.crypto, errors, listeners, tickets }
+    let listeners: Vec<_> =
+        config.listeners.iter().map(|each| Survey::of(each, &mut reading)).collect();
+    let (tickets, of_tickets) = reading.ticket_store();
+    found.extend(of_tickets);
+    let mut faults = Vec::new();
+    for found in found {
+        match reading.judge(None, found) {
+            Ok(fault) => faults.push(fault),
+            Err(mistake) => errors.push(mistake),
+        }
+    }
+    let last_good = reading.into_last_good(&listeners);
+    Surveys { crypto, errors, faults, last_good, listeners, tickets }
 }
 
 /// What a survey needs of the process and of the machine.
@@ -116,6 +120,8 @@ pub struct Surroundings<'s> {
     pub client_roots: &'s mut KnownClientRoots,
     /// What TLS is spoken to backends with: equal options have one context.
     pub clients: &'s mut ClientContexts,
+    /// Materials as they were when they were last in order and served.
+    pub last_good: &'s mut LastGood,
     /// What names of backends led to before.
     pub names: &'s mut Names,
     /// The time.
@@ -133,6 +139,10 @@ pub struct Surveys<'c> {
     pub crypto: ProviderChoice,
     /// What is wrong with what all listeners have in common.
     pub errors: Vec<String>,
+    /// Materials that all listeners have in common, and that cannot be used as they are.
+    pub faults: Vec<Fault>,
+    /// Materials that are in order, to be kept if this is served.
+    pub last_good: LastGood,
     /// What was found of each listener, in their order.
     pub listeners: Vec<Survey<'c>>,
     /// The store that ticket roots are kept in.
@@ -160,6 +170,8 @@ pub struct Survey<'c> {
     pub clients: Vec<Believed<'c>>,
     /// What must be corrected before it can be served.
     pub errors: Vec<String>,
+    /// Materials that cannot be used as they are; the listener goes on with what it has of them.
+    pub faults: Vec<Fault>,
     /// When what it takes beside the certificates that it serves expires.
     pub expiries: Vec<Expiry>,
     /// The store that it serves from, if it has one that is in order.
@@ -184,6 +196,7 @@ impl<'c> Survey<'c> {
             client_roots: Vec::new(),
             clients: Vec::new(),
             errors: Vec::new(),
+            faults: Vec::new(),
             expiries: Vec::new(),
             store: None,
             keyed_store: None,
@@ -201,6 +214,23 @@ impl<'c> Survey<'c> {
             survey.errors.push(problem);
         }
         survey
+    }
+
+    /// Whether it can serve a client at all, with what it has of its materials.
+    fn can_serve(&self) -> bool {
+        let is_open = self.access.allow.as_ref().is_none_or(|allow| !allow.is_empty());
+        let files = self.certificates.as_ref();
+        let has_certificate = self.store.is_some() || files.is_some_and(|files| !files.is_empty());
+        // A name may ask for less than the listener does.
+        let asks_in_vain = |believed: &Believed<'_>| {
+            let is_required = believed.trust.demand == ClientDemand::Required;
+            is_required && believed.roots.as_ref().is_some_and(|roots| roots.is_nobody())
+        };
+        let is_in_vain = !self.clients.is_empty() && self.clients.iter().all(asks_in_vain);
+        let listener = self.listener;
+        let forwards = listener.passthrough || listener.routes.iter().any(|r| r.policy.is_none());
+        let terminates = has_certificate && !(listener.clients.is_some() && is_in_vain);
+        is_open && (!listener.ends_tls() || forwards || terminates)
     }
 
     /// What lanes serve it with; without an index, or whom to believe, nothing can be served.
@@ -278,6 +308,8 @@ struct Reading<'r, 's> {
     config: &'r Config,
     /// What decodes and judges keys.
     crypto: ProviderChoice,
+    /// Materials that were found in order so far.
+    good: LastGood,
     /// The keys to stores, if they can be had.
     keys: Option<SealingKeys>,
 }
@@ -286,6 +318,46 @@ impl Reading<'_, '_> {
     /// What decodes the keys of `listener`.
     fn provider(&self, listener: &config::Listener) -> Result<Provider, String> {
         lane_provider(self.crypto, &listener.policy.groups).map_err(|error| error.to_string())
+    }
+
+    /// Reads the keys to stores; what is wrong with them, if anything is.
+    fn find_keys(&mut self) -> Option<Found> {
+        let source = self.config.store_key.as_ref()?;
+        let read = stores::keys_of(self.config).transpose()?;
+        let path = key_path(source);
+        let settled = self.settle(|good| &mut good.sealing_keys, &path, read);
+        self.keys = settled.value;
+        let text = format!("store_key: {}", settled.error?);
+        let without = "no certificate store is served";
+        Some(Found { is_kept: settled.is_kept, source: path.clone(), path, text, without })
+    }
+
+    /// The store in the folder `path`, if there are keys to it; what is wrong, if anything is.
+    fn store(
+        &mut self,
+        path: &Path,
+        without: &'static str,
+    ) -> (Option<Arc<KeyedStore>>, Option<Found>) {
+        let opened = self.around.stores.of(path, self.keys.as_ref(), &mut self.checks);
+        let Some(opened) = opened.transpose() else { return (None, None) };
+        let settled = self.settle(|good| &mut good.stores, path, opened);
+        let (path, source, is_kept) = (path.to_owned(), path.to_owned(), settled.is_kept);
+        let found = settled.error.map(|error| {
+            let text = error.to_string();
+            Found { is_kept, path, source, text, without }
+        });
+        (settled.value, found)
+    }
+
+    /// The store that ticket roots are kept in; what is wrong with it, if anything is.
+    fn ticket_store(&mut self) -> (Option<Arc<KeyedStore>>, Option<Found>) {
+        let config = self.config;
+        let Some(path) = config.tickets.root.as_ref().and_then(RootPlace::store) else {
+            return (None, None);
+        };
+        let (store, found) = self.store(path, "tickets of other machines are not opened");
+        let named = |found: Found| Found { text: format!("tickets.root: {}", found.text), ..found };
+        (store, found.map(named))
     }
 
     fn now_s(&self) -> i64 {

@@ -24,6 +24,7 @@ pub fn render(state: &ControlState) -> String {
     let mut to = Exposition::default();
     process(&mut to, state);
     generations(&mut to, state);
+    faults(&mut to, state);
     for metric in PER_LANE {
         let mut family = to.family(metric.name, metric.kind, metric.help);
         for (lane, counters) in state.lanes.iter().enumerate() {
@@ -293,6 +294,29 @@ fn generations(to: &mut Exposition, state: &ControlState) {
         let help = "1 if the last reload was published, 0 if it was refused.";
         to.family("sealane_reload_last_accepted", Kind::Gauge, help)
             .sample(&[], u8::from(last.verdict.is_accepted()));
+    }
+}
+
+fn faults(to: &mut Exposition, state: &ControlState) {
+    let faults = state.faults_now();
+    let help = "Certificates, lists, keys, folders and stores that cannot be used as they are.";
+    to.family("sealane_material_faults", Kind::Gauge, help).sample(&[], faults.total);
+    let help = "1 for each of them, at most 100; last_good says whether its last good state is \
+                used.";
+    let mut family = to.family("sealane_material_fault", Kind::Gauge, help);
+    // One file may have several faults, and a listener several that are in one folder.
+    let mut seen = HashSet::new();
+    for fault in &faults.shown {
+        let (listener, path) = (fault.listener.as_deref().unwrap_or_default(), &fault.path);
+        if !seen.insert((listener, path)) {
+            continue;
+        }
+        let labels: [(&str, &dyn Display); 3] = [
+            ("listener", &listener),
+            ("path", &path.display()),
+            ("last_good", &fault.without.is_none()),
+        ];
+        family.sample(&labels, 1);
     }
 }
 

@@ -80,7 +80,7 @@ impl Reading<'_> {
             let first =
                 first.and_then(|(number, at)| Some(place(&self.lists.get(number)?.file, at)));
             let first = first.map_or("a table".to_owned(), |place| place.to_string());
-            let what = format!("{}: the same is in {first}", names.join(" "));
+            let what = format!("the same names are in {first}");
             return Err(Problem::new(what, "remove one of the two"));
         }
         // There may be very many, nearly all of one name.
@@ -90,18 +90,21 @@ impl Reading<'_> {
     }
 }
 
-/// The names in a line; none in one that is empty or a comment.
+/// The names in a line; none in one that is empty or a comment. No mistake quotes the line: the
+/// file may be another than was meant.
 fn names_in(line: &str, challenge: &Challenge) -> Result<Vec<String>, Problem> {
     let words = line.split('#').next().unwrap_or_default();
     let mut names = Vec::new();
     for word in words.split_ascii_whitespace() {
-        let name = value::host_name(word)?;
+        let name = value::host_name(word).map_err(|problem| {
+            Problem::new("has a word that is not a host name", problem.remedy)
+        })?;
         if name.starts_with('*') && !matches!(challenge, Challenge::Dns01(_)) {
-            let what = format!("{name}: a wildcard, which CAs issue for a record of DNS alone");
+            let what = "has a wildcard, which CAs issue for a record of DNS alone";
             return Err(Problem::new(what, "name each host, or list it with dns-01"));
         }
         if names.contains(&name) {
-            return Err(Problem::new(format!("{name} is there twice"), "remove one"));
+            return Err(Problem::new("has a name twice", "remove one"));
         }
         if names.len() == NAMES_MAX {
             let what = format!("more than {NAMES_MAX} names");

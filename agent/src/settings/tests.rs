@@ -210,13 +210,27 @@ fn every_mistake_of_every_list_is_told() {
         "b.test a.test\n*.c.test\nd.test\nd.test d.test\n",
         "no name\n\u{e9}.test\nd.test\n",
     ]);
-    let expected = "one:1: b.test a.test: the same is in a table; remove one of the two
-one:2: *.c.test: a wildcard, which CAs issue for a record of DNS alone; name each host, or list \\
+    let expected = "one:1: the same names are in a table; remove one of the two
+one:2: has a wildcard, which CAs issue for a record of DNS alone; name each host, or list \\
 it with dns-01
-one:4: d.test is there twice; remove one
-two:2: \"\u{e9}.test\" is not a host name; write it in its ASCII form (xn--...)
-two:3: d.test: the same is in one:3; remove one of the two";
+one:4: has a name twice; remove one
+two:2: has a word that is not a host name; write it in its ASCII form (xn--...)
+two:3: the same names are in one:3; remove one of the two";
     assert_eq!(said.unwrap_err(), expected.replace("\\\n", ""));
+}
+
+/// A key that takes a path may be given that of a private key.
+#[test]
+fn no_mistake_of_a_list_quotes_it() {
+    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let bare: String = key.lines().filter(|line| !line.starts_with('-')).collect();
+    let short: Vec<&str> = bare.as_bytes().chunks(20).map(|c| str::from_utf8(c).unwrap()).collect();
+    let (short, twice) = (short.join("\n"), format!("{0} {0}\n*.{0}", &bare[..10]));
+    for list in [&key, &bare, &short, &twice] {
+        let said = load([list, "-"]).unwrap_err();
+        let is_quoted = |part: &[u8]| said.contains(str::from_utf8(part).unwrap());
+        assert!(!bare.as_bytes().windows(10).any(is_quoted), "{said}");
+    }
 }
 
 #[test]

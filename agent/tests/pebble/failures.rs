@@ -27,7 +27,7 @@ fn what_an_authority_looked_for_and_found_is_told_with_a_remedy() {
         "does the name point here, and is a listener on port 80",
         "tls.test: the CA connected to tls.test:443 with acme-tls/1 and got",
         "dns.test: the CA looked for a TXT record at _acme-challenge.dns.test and got",
-        "_acme-challenge.hook.test: dns_command sh present failed: exit status: 3, and said ",
+        "_acme-challenge.hook.test: dns_command sh present failed: exit status: 3; ",
         "blocked.test: a new order: the CA says",
         "(rejectedIdentifier); take the name out of [[certificate]], or ask another CA",
         "\n  tried again in ",

@@ -59,6 +59,19 @@ impl<'a> IndexBuilder<'a> {
         }
     }
 
+    /// Adds a certificate of another index as it is: one that is in order and whose source is not
+    /// any more.
+    pub fn add_known(&mut self, certificate: Arc<Certificate>) {
+        if self.certificates.len() < CERTIFICATES_MAX {
+            self.certificates.push(certificate);
+        }
+    }
+
+    /// Takes the errors so far, so that the caller can join each with its source.
+    pub fn take_errors(&mut self) -> Vec<CertificateError> {
+        std::mem::take(&mut self.errors)
+    }
+
     /// Adds a chain and a key from two texts. Certificates in the key's text are passed over.
     pub fn add_pair(&mut self, chain_label: &str, chain: &[u8], key_label: &str, key: &[u8]) {
         let chain = PemContents::parse(chain_label, chain);

@@ -102,6 +102,28 @@ impl ClientRoots {
         })
     }
 
+    /// No authority: every client certificate is refused. It takes the place of authorities or
+    /// lists that cannot be read, so that their absence lets no client in.
+    pub fn nobody() -> Self {
+        let digest = Sha256::digest(NOBODY).into();
+        let pinned = Pinned::all(std::iter::empty(), Purpose::Client, false);
+        let (anchors, crls) = (Anchors::default(), RevocationLists::default());
+        Self {
+            content: digest,
+            digest,
+            lists: Arc::default(),
+            rules: Arc::default(),
+            subjects: Arc::default(),
+            superseded: Arc::default(),
+            trust: Arc::new(Trust { anchors, crls, pinned }),
+        }
+    }
+
+    /// Whether no authority is trusted.
+    pub fn is_nobody(&self) -> bool {
+        self.digest == <[u8; 32]>::from(Sha256::digest(NOBODY))
+    }
+
     /// The same, but clients are not told who is trusted, and choose for themselves what to show.
     pub fn unnamed(self) -> Self {
         Self { subjects: Arc::default(), ..self }
@@ -305,6 +327,8 @@ fn read_crls(
     Ok(lists)
 }
 
+/// What the digest of no authority is made of.
+const NOBODY: &[u8] = b"sealane client authorities 2, none";
 /// Revocation lists of one policy.
 pub const CRLS_MAX: usize = 256;
 /// Bytes of all revocation lists of one policy together, as PEM.

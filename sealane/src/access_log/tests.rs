@@ -280,10 +280,21 @@ fn a_line_says_who_came_and_why_nobody_believes_it() {
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_is_named() {
-    let settings = to_file(Path::new("/nonexistent/access.log"), 1_000);
-    let error = open(&settings, 1, no_report).map(drop).unwrap_err().to_string();
-    assert!(error.contains("/nonexistent/access.log cannot be opened: No such file"), "{error}");
+fn missing_folder_is_reported_and_may_come_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("logs/access.log");
+    let (sender, reports) = channel();
+    let report = move |error: &AccessLogError| sender.send(error.to_string()).unwrap();
+    let (mut logs, writer) = open(&to_file(&path, 1_000), 1, report).unwrap();
+    let error = reports.recv().unwrap();
+    assert!(error.contains("/logs/access.log cannot be opened: No such file"), "{error}");
+    assert!(writer.counters().is_closed());
+    fs::create_dir(folder.path().join("logs")).unwrap();
+    wait_for(|| !writer.counters().is_closed());
+    logs[0].write(&ended(&end(), "late"));
+    drop(logs);
+    assert!(writer.stop());
+    assert_eq!(lines(&fs::read_to_string(path).unwrap()).len(), 1);
 }
 
 fn end() -> EndedConnection<'static> {

@@ -3,12 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rtrb::Consumer;
 use sealane_lanes::counters::Counter;
@@ -21,6 +21,7 @@ use crate::config::AccessLogDestination;
 /// Dropping it tells its thread to write what is there and end; [`LogWriter::stop`] waits for that.
 pub struct LogWriter {
     orders: Arc<Orders>,
+    path: Option<PathBuf>,
     thread: JoinHandle<()>,
     ended: Receiver<()>,
     lanes: Vec<Arc<LaneLogCounters>>,
@@ -36,13 +37,20 @@ impl LogWriter {
     ) -> Result<Self, AccessLogError> {
         let orders = Arc::new(Orders::default());
         let counters = Arc::new(WriterCounters::default());
-        let outlet = Outlet::open(destination)?;
+        let (outlet, refused) = Outlet::open(destination);
+        if let Some(error) = &refused {
+            counters.errors.add(1);
+            report(error);
+        }
+        counters.is_closed.store(refused.is_some(), Ordering::Relaxed);
+        let path = outlet.path().map(Path::to_owned);
         let mut work = Work {
             outlet,
             rings,
             batch: Vec::new(),
             torn: false,
-            failing: false,
+            failing: refused.is_some(),
+            opened_last: Instant::now(),
             orders: Arc::clone(&orders),
             counters: Arc::clone(&counters),
             report,
@@ -54,13 +62,18 @@ impl LogWriter {
         };
         let builder = thread::Builder::new().name("access-log".to_owned());
         let thread = builder.spawn(run).map_err(AccessLogError::Thread)?;
-        Ok(Self { orders, thread, ended, lanes, counters })
+        Ok(Self { orders, path, thread, ended, lanes, counters })
     }
 
     /// Opens the file anew before the next line is written: it may have been moved away.
     pub fn reopen(&self) {
         self.orders.reopen.store(true, Ordering::Release);
         self.thread.thread().unpark();
+    }
+
+    /// The file, unless it is a standard stream.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// What each lane counts about its lines.
@@ -104,6 +117,14 @@ pub struct WriterCounters {
     pub errors: Counter,
     /// Lines lost in failed writes.
     pub lost: Counter,
+    is_closed: AtomicBool,
+}
+
+impl WriterCounters {
+    /// Whether the file could not be opened since the start.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Default)]
@@ -120,6 +141,8 @@ struct Work {
     torn: bool,
     /// The last write failed and was reported.
     failing: bool,
+    /// When it was last tried to open the file.
+    opened_last: Instant,
     orders: Arc<Orders>,
     counters: Arc<WriterCounters>,
     report: Box<dyn Fn(&AccessLogError) + Send>,
@@ -132,6 +155,10 @@ impl Work {
             let stop = self.orders.stop.load(Ordering::Acquire);
             if self.orders.reopen.swap(false, Ordering::AcqRel) {
                 self.reopen();
+            } else if self.counters.is_closed() && self.opened_last.elapsed() >= OPEN_INTERVAL {
+                // Reported when it failed first.
+                self.opened_last = Instant::now();
+                self.counters.is_closed.store(self.outlet.reopen().is_err(), Ordering::Relaxed);
             }
             for ring in 0..self.rings.len() {
                 self.collect(ring);
@@ -146,7 +173,10 @@ impl Work {
 
     fn reopen(&mut self) {
         match self.outlet.reopen() {
-            Ok(()) => self.torn = false,
+            Ok(()) => {
+                self.torn = false;
+                self.counters.is_closed.store(false, Ordering::Relaxed);
+            }
             Err(error) => {
                 self.counters.errors.add(1);
                 (self.report)(&error);
@@ -216,33 +246,50 @@ impl Work {
 
 /// Where the lines go.
 enum Outlet {
-    File { file: File, path: Box<Path> },
+    /// Without a file until it can be opened.
+    File {
+        file: Option<File>,
+        path: Box<Path>,
+    },
     Stderr,
     Stdout,
 }
 
 impl Outlet {
-    fn open(destination: &AccessLogDestination) -> Result<Self, AccessLogError> {
-        Ok(match destination {
+    /// The destination, and why it cannot be opened yet, if so.
+    fn open(destination: &AccessLogDestination) -> (Self, Option<AccessLogError>) {
+        match destination {
             AccessLogDestination::File(path) => {
-                Self::File { file: append_to(path)?, path: path.as_path().into() }
+                let (file, refused) = match append_to(path) {
+                    Ok(file) => (Some(file), None),
+                    Err(error) => (None, Some(error)),
+                };
+                (Self::File { file, path: path.as_path().into() }, refused)
             }
-            AccessLogDestination::Stderr => Self::Stderr,
-            AccessLogDestination::Stdout => Self::Stdout,
-        })
+            AccessLogDestination::Stderr => (Self::Stderr, None),
+            AccessLogDestination::Stdout => (Self::Stdout, None),
+        }
+    }
+
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File { path, .. } => Some(path),
+            Self::Stderr | Self::Stdout => None,
+        }
     }
 
     /// Keeps the old file if there is no new one.
     fn reopen(&mut self) -> Result<(), AccessLogError> {
         if let Self::File { file, path } = self {
-            *file = append_to(path)?;
+            *file = Some(append_to(path)?);
         }
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::File { file, .. } => file.write(bytes),
+            Self::File { file: Some(file), .. } => file.write(bytes),
+            Self::File { file: None, .. } => Err(ErrorKind::NotFound.into()),
             // Not std's streams: those hold a lock, and stdout a buffer.
             Self::Stderr => Ok(rustix::io::write(io::stderr(), bytes)?),
             Self::Stdout => Ok(rustix::io::write(io::stdout(), bytes)?),
@@ -269,6 +316,8 @@ fn append_to(path: &Path) -> Result<File, AccessLogError> {
 
 /// How often the rings are looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a file that could not be opened at the start is tried again.
+const OPEN_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes written at once; a line that is longer goes on its own.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 /// How long [`LogWriter::stop`] waits for the destination.
@@ -328,11 +377,12 @@ mod tests {
 
     fn work_on(file: File) -> Work {
         Work {
-            outlet: Outlet::File { file, path: Path::new("log").into() },
+            outlet: Outlet::File { file: Some(file), path: Path::new("log").into() },
             rings: Vec::new(),
             batch: Vec::new(),
             torn: false,
             failing: false,
+            opened_last: Instant::now(),
             orders: Arc::default(),
             counters: Arc::default(),
             report: Box::new(|_| ()),

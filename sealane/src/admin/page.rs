@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// The digests are those of the script and the style, which a test holds.
 const POLICY: &str = "default-src 'none'; connect-src 'self'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'; \
-    script-src 'sha256-YiBDAuJr0YMPUzR6akNJwHaDTIVCKxxip1jst9gvMYQ='; \
+    script-src 'sha256-Oo73lSphxZEm8wc3W59sBqLdPbJsOmNSs5gLt6SR+Dc='; \
     style-src 'sha256-BH+3MHtr/rJGZgRBdPTFThqcFuN0FOzOSKmdGvCGS5U='";
 
 #[cfg(test)]

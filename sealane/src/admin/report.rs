@@ -15,8 +15,8 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
 use serde_json::{Map, Value, json};
 
-use super::SharedState;
 use super::state::{AccessLogCounters, BackendSummary, ControlState, Reload, Reloads, TicketRoots};
+use super::{Faults, SharedState};
 use crate::backends::BackendCounters;
 use crate::config::{ClientDemand, Limits, RootPlace, Tickets};
 use crate::file_tables::FileTables;
@@ -50,6 +50,7 @@ pub(super) fn json(state: &SharedState) -> Result<Vec<u8>, serde_json::Error> {
             "live_total": state.generations.live().count(),
         },
         "reloads": reloads(&state.reloads),
+        "faults": faults(&state.faults_now()),
         "listeners": state.listeners.iter().map(listener).collect::<Vec<_>>(),
         "certificates": {
             "total": soonest.total,
@@ -96,6 +97,7 @@ fn reloads(reloads: &Reloads) -> Value {
             "generation": verdict.generation,
             "took_ms": verdict.took_ms,
             "errors": verdict.errors,
+            "faults": verdict.faults,
             "warnings": verdict.warnings,
         })
     });
@@ -104,6 +106,19 @@ fn reloads(reloads: &Reloads) -> Value {
         "refused": reloads.refused,
         "recent": recent.collect::<Vec<_>>(),
     })
+}
+
+fn faults(faults: &Faults) -> Value {
+    let shown = faults.shown.iter().map(|fault| {
+        json!({
+            "path": fault.path.to_string_lossy(),
+            "listener": fault.listener,
+            "what": fault.text,
+            "consequence": fault.consequence(),
+            "last_good": fault.without.is_none(),
+        })
+    });
+    json!({ "total": faults.total, "shown": shown.collect::<Vec<_>>() })
 }
 
 fn backend(backend: &BackendSummary) -> Value {
@@ -184,6 +199,7 @@ fn listener(listener: &Summary) -> Value {
     json!({
         "name": listener.name,
         "addresses": listener.addresses,
+        "can_serve": listener.can_serve,
         "backends": listener.backends,
         "balance": listener.balance,
         "certificates": listener.certificates.certificates,

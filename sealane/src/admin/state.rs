@@ -1,8 +1,8 @@
 //! What the control plane tells the admin thread: [`ControlState`], plain data behind a mutex.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -15,11 +15,11 @@ use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::{BackendCounters, Drained};
 use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
-use crate::listener::{EXPIRIES_SHOWN_MAX, NameSummary, StoreSummary, Summary};
+use crate::listener::{EXPIRIES_SHOWN_MAX, Fault, NameSummary, StoreSummary, Summary};
 use crate::relay::{LaneDesk, ListenerCounters, RefusedClients};
 use crate::timestamp::Timestamp;
 
-use super::Verdict;
+use super::{Faults, Verdict};
 
 /// The control plane's side of the state: it writes on start, reload and drain; the admin thread
 /// reads on request. No lane knows of it, so a lock does no harm.
@@ -62,12 +62,16 @@ pub struct ControlState {
     pub drained: Drained,
     /// What names of backends lead to.
     pub names: Vec<NameSummary>,
+    /// Materials of the newest generation that cannot be used as they are.
+    pub faults: Faults,
     /// The limits of the newest generation.
     pub limits: Limits,
     /// How reloads went.
     pub reloads: Reloads,
     /// How sessions are resumed.
     pub tickets: Tickets,
+    /// Why the file with the root of their keys is not used, if so.
+    pub ticket_root_fault: Option<Fault>,
     /// The roots that their keys come from.
     pub ticket_roots: TicketRoots,
     /// What the access log counts, if there is one.
@@ -101,9 +105,11 @@ impl Default for ControlState {
             backends: Vec::new(),
             drained: Drained::default(),
             names: Vec::new(),
+            faults: Faults::default(),
             limits: Limits::default(),
             reloads: Reloads::default(),
             tickets: Tickets::default(),
+            ticket_root_fault: None,
             ticket_roots: TicketRoots::default(),
             access_log: None,
             refused: Vec::new(),
@@ -112,18 +118,35 @@ impl Default for ControlState {
 }
 
 impl ControlState {
-    /// What an operator has to mend although everything is served as before, if there is anything.
-    pub fn degradation(&self, now: SystemTime) -> Option<Cow<'static, str>> {
+    /// Every reason for an operator to act although clients are served, if there is any.
+    pub fn degradation(&self, now: SystemTime) -> Option<String> {
         let now = Timestamp::from(now);
         let mut lists =
             self.listeners.iter().filter_map(|each| each.clients.as_ref()).flat_map(|c| &c.lists);
-        if self.reloads.last().is_some_and(|last| !last.verdict.is_accepted()) {
-            return Some("the last reload was refused; /state says why".into());
-        }
-        if lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now) {
-            return Some("a revocation list has ended; /state says which".into());
-        }
-        self.fleet_is_away(now).map(Cow::Owned)
+        let is_refused = self.reloads.last().is_some_and(|last| !last.verdict.is_accepted());
+        let has_ended = lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now);
+        let reasons = [
+            is_refused.then(|| "the last reload was refused; /state says why".to_owned()),
+            has_ended.then(|| "a revocation list has ended; /state says which".to_owned()),
+            self.faults_now().summary(),
+            self.fleet_is_away(now),
+        ];
+        let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
+    /// Whether a listener can serve a client at all.
+    pub fn serves(&self) -> bool {
+        self.listeners.is_empty() || self.listeners.iter().any(|listener| listener.can_serve)
+    }
+
+    /// The materials that cannot be used as they are: of the listeners, and of the process.
+    pub fn faults_now(&self) -> Faults {
+        let mut faults = self.faults.clone();
+        let of_log = self.access_log.as_ref().and_then(AccessLogCounters::fault);
+        let of_process = self.ticket_root_fault.clone().into_iter().chain(of_log);
+        of_process.for_each(|fault| faults.add(fault));
+        faults
     }
 
     /// What the agent says of a fleet's cluster that has not answered for long.
@@ -307,6 +330,8 @@ pub struct Reload {
 pub struct AccessLogCounters {
     /// Counters of each lane, by its number.
     pub lanes: Vec<Arc<LaneLogCounters>>,
+    /// The file, unless it is a standard stream.
+    pub path: Option<PathBuf>,
     /// Counters of the writer.
     pub writer: Arc<WriterCounters>,
 }
@@ -314,7 +339,18 @@ pub struct AccessLogCounters {
 impl AccessLogCounters {
     /// Those of a running log.
     pub fn of(writer: &LogWriter) -> Self {
-        Self { lanes: writer.lane_counters().to_vec(), writer: Arc::clone(writer.counters()) }
+        let path = writer.path().map(Path::to_owned);
+        Self { lanes: writer.lane_counters().to_vec(), path, writer: Arc::clone(writer.counters()) }
+    }
+
+    /// That its file could not be opened yet.
+    fn fault(&self) -> Option<Fault> {
+        let path = self.path.as_ref().filter(|_| self.writer.is_closed())?;
+        let text = format!(
+            "access_log.path: {} cannot be opened; make its folder, and let this user write there",
+            path.display()
+        );
+        Some(Fault::of_process(path, text, "its lines are lost, and counted"))
     }
 }
 

@@ -123,7 +123,7 @@ fn state_tells_what_the_control_plane_and_the_lanes_know() {
     assert_eq!(shown["lanes"][1]["ended"], serde_json::json!({ "idle": 5 }));
     let last = serde_json::json!({
         "time": "1970-01-01T00:00:00.000Z", "outcome": "refused", "errors": ["line 3: \"no\""],
-        "warnings": [], "generation": 2, "took_ms": 0,
+        "faults": [], "warnings": [], "generation": 2, "took_ms": 0,
     });
     assert_eq!(shown["reloads"]["recent"], serde_json::json!([last]));
     drop(first);

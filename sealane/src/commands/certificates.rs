@@ -118,11 +118,11 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
     let paths = arguments.paths.iter().cloned().map(CertificateSource::Path);
     let sources: Vec<_> = pairs.chain(paths).collect();
     let (first, bounds) = (DefaultCertificate::First, bounds(&Limits::default()));
-    let loaded = load(&sources, first, bounds, &provider.crypto, now_s());
+    let loaded = load(&sources, first, bounds, &provider.crypto, now_s(), &[]);
     for warning in &loaded.warnings {
         say(&format!("warning: {warning}"));
     }
-    let mut problems: Vec<String> = loaded.errors.iter().map(ToString::to_string).collect();
+    let mut problems: Vec<String> = loaded.faults.iter().map(ToString::to_string).collect();
     let mut progress = Progress::new("checked", Some(loaded.index.len() as u64));
     problems.extend(problems_in(&loaded.index, &provider.crypto, |seen| progress.step(seen)));
     // One that lost all its names to another here would take their place for a moment.

@@ -29,8 +29,8 @@ use crate::cost::Cost;
 use crate::exit::Exit;
 use crate::file_tables::FileTables;
 use crate::listener::{
-    Answers, KnownClientRoots, Names, RouteSummary, Summary, Surroundings, Survey, Surveys,
-    days_until, resolve_all, said_of, survey,
+    Answers, KnownClientRoots, LastGood, Names, RouteSummary, Summary, Surroundings, Survey,
+    Surveys, days_until, resolve_all, said_of, survey,
 };
 use crate::operator::{Priority, say_at};
 use crate::process::{Account, AccountError, filter, hide_memory, landlock, locked};
@@ -162,13 +162,16 @@ impl Report {
         let mut around = Surroundings {
             client_roots: &mut KnownClientRoots::default(),
             clients: &mut ClientContexts::new(),
+            last_good: &mut LastGood::default(),
             names: &mut Names::default(),
             now: machine.now,
             resolve: machine.resolve,
             stores: &mut Stores::default(),
         };
-        let Surveys { crypto, errors, listeners, tickets } = survey(&config, &mut around);
+        let Surveys { crypto, errors, faults, listeners, tickets, .. } =
+            survey(&config, &mut around);
         report.errors.extend(errors.into_iter().map(Finding::general));
+        report.errors.extend(faults.iter().map(|fault| Finding::general(fault.finding())));
         if let Some(store) = tickets {
             report.check_stored_roots(&store, &config.tickets, machine.now);
         }
@@ -239,6 +242,7 @@ impl Report {
     fn check_listener(&mut self, survey: &Survey<'_>, crypto: ProviderChoice) {
         let finding = |text: &String| Finding::of_listener(&survey.listener.name, text);
         self.errors.extend(survey.errors.iter().map(finding));
+        self.errors.extend(survey.faults.iter().map(|fault| finding(&fault.text)));
         self.warnings.extend(survey.warnings.iter().flatten().map(finding));
         let Ok(provider) = lane_provider(crypto, &survey.listener.policy.groups) else { return };
         let certificates =
@@ -443,6 +447,7 @@ fn access_log_problem(log: &AccessLog) -> Option<String> {
     match (fs::metadata(folder), fs::metadata(path)) {
         (_, Ok(metadata)) if metadata.is_dir() => wrong("is a directory", "name a file in it"),
         (Err(error), _) => wrong(&format!("has no folder: {error}"), "make it"),
+        (Ok(folder), _) if !folder.is_dir() => wrong("is not in a folder", "name a file in one"),
         (Ok(_), _) => None,
     }
 }

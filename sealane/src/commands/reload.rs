@@ -7,6 +7,7 @@ use crate::args::ReloadArguments;
 use crate::exit::Exit;
 use crate::operator::{Priority, say_at};
 
+use super::counted;
 use super::running::{Answered, Running, printable};
 
 /// Orders a reload, waits, and prints the verdict.
@@ -31,7 +32,11 @@ pub fn run(arguments: &ReloadArguments, out: &mut dyn Write) -> io::Result<Exit>
     } else {
         write!(out, "{}", text(&verdict))?;
     }
-    Ok(if verdict.is_accepted() { Exit::Ok } else { Exit::Invalid })
+    Ok(match verdict {
+        verdict if !verdict.is_accepted() => Exit::Invalid,
+        verdict if verdict.faults.is_empty() => Exit::Ok,
+        _ => Exit::Partly,
+    })
 }
 
 fn verdict(answered: &Answered) -> Option<Verdict> {
@@ -39,13 +44,17 @@ fn verdict(answered: &Answered) -> Option<Verdict> {
 }
 
 fn text(verdict: &Verdict) -> String {
-    let Verdict { generation, took_ms, errors, warnings } = verdict;
+    let Verdict { generation, took_ms, errors, faults, warnings } = verdict;
     let mut text = if verdict.is_accepted() {
-        format!("reloaded: generation {generation} in {took_ms} ms\n")
+        let with = match faults.len() as u64 {
+            0 => String::new(),
+            count => format!(", with {}", counted(count, "fault")),
+        };
+        format!("reloaded: generation {generation} in {took_ms} ms{with}\n")
     } else {
         format!("reload refused, generation {generation} goes on\n")
     };
-    for (kind, findings) in [("error", errors), ("warning", warnings)] {
+    for (kind, findings) in [("error", errors), ("fault", faults), ("warning", warnings)] {
         for finding in findings {
             text += &format!("  {kind}: {}\n", printable(finding));
         }

@@ -110,7 +110,8 @@ fn behind_v6(prefix: u8) -> u128 {
 /// The bits in front of an IPv4 address in its IPv6 form.
 const MAPPED_PREFIX: u8 = 96;
 
-const EXAMPLES: &str =
+/// The remedy for a text that is not a network.
+pub(crate) const EXAMPLES: &str =
     "write ADDRESS/PREFIX or one address, such as \"10.0.0.0/8\" or \"2001:db8::1\"";
 
 #[cfg(test)]

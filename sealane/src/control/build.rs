@@ -12,7 +12,7 @@ use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
 use sealane_store::KeyedStore;
 
-use crate::admin::BackendSummary;
+use crate::admin::{BackendSummary, Faults};
 use crate::backends::{
     Backend, BackendCounters, Destination, Drained, LaneMemory, LaneShare, NameRoutes,
     PlannedBackend, RelaySettings, places,
@@ -20,8 +20,8 @@ use crate::backends::{
 use crate::challenges::{Responder, Source};
 use crate::config::{self, BackendAddress, ChallengeSource, Config, ProxyHeader, Share, Spoken};
 use crate::listener::{
-    Contexts, KnownClientRoots, Names, Summary, Surroundings, Survey, Surveys, resolve_all,
-    said_of, survey,
+    Contexts, Fault, KnownClientRoots, LastGood, Names, Summary, Surroundings, Survey, Surveys,
+    resolve_all, said_of, survey,
 };
 use crate::relay::Admission;
 use crate::stores::Stores;
@@ -35,6 +35,10 @@ use super::responders::ResponderRegistry;
 /// A generation that has passed every check, and what an operator should know of it.
 pub(super) struct Built {
     pub(super) generation: Generation<RelaySettings>,
+    /// Materials that cannot be used as they are.
+    pub(super) faults: Faults,
+    /// Materials that are in order.
+    pub(super) last_good: LastGood,
     /// Listeners, as they are shown.
     pub(super) summaries: Vec<Summary>,
     /// The store that ticket roots are kept in.
@@ -52,6 +56,8 @@ pub(super) struct Registries {
     pub(super) clients: ClientContexts,
     /// What checks have found of backends.
     pub(super) health: Health,
+    /// Materials of what is served, as they were when they were last in order.
+    pub(super) last_good: LastGood,
     /// What lanes count of listeners.
     pub(super) listeners: ListenerRegistry,
     /// What names of backends lead to.
@@ -70,6 +76,7 @@ impl Registries {
             client_roots: KnownClientRoots::default(),
             clients: ClientContexts::default(),
             health: Health::default(),
+            last_good: LastGood::default(),
             listeners: ListenerRegistry::default(),
             names: Names::default(),
             responders: ResponderRegistry::new(notices),
@@ -169,14 +176,16 @@ pub(super) fn build(
     number: u64,
     registries: &mut Registries,
 ) -> Result<Built, Vec<String>> {
-    let Registries { client_roots, clients, names, stores, .. } = registries;
+    let Registries { client_roots, clients, last_good, names, stores, .. } = registries;
     let now = unix_now();
     let resolve = &resolve_all;
-    let mut around = Surroundings { client_roots, clients, names, now, resolve, stores };
-    let Surveys { mut errors, listeners: mut surveys, tickets, .. } = survey(config, &mut around);
+    let mut around = Surroundings { client_roots, clients, last_good, names, now, resolve, stores };
+    let Surveys { mut errors, faults, last_good, listeners: mut surveys, tickets, .. } =
+        survey(config, &mut around);
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));
     }
+    let summaries = surveys.iter().map(Summary::from).collect();
     let mut listeners = Vec::new();
     for (position, survey) in surveys.iter_mut().enumerate() {
         systemd::tell_progress();
@@ -207,10 +216,16 @@ pub(super) fn build(
     let limits = config.limits.per_lane(config.lanes);
     Ok(Built {
         generation: Generation { number, limits, listeners },
-        summaries: surveys.iter().map(Summary::from).collect(),
+        faults: faults.into_iter().chain(surveys.iter_mut().flat_map(take_faults)).collect(),
+        last_good,
+        summaries,
         tickets,
         warnings: surveys.iter().flat_map(shown_warnings).collect(),
     })
+}
+
+fn take_faults(survey: &mut Survey<'_>) -> Vec<Fault> {
+    std::mem::take(&mut survey.faults)
 }
 
 /// Out of what the challenges are answered that come to a listener, if they are.

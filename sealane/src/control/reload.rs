@@ -1,5 +1,6 @@
 //! A change of the configuration while it is served: read whole, built, and published or refused.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,11 +11,11 @@ use sealane_lanes::mailbox::Mail;
 use super::build::build;
 use super::kept::KeptSockets;
 use super::sockets::open_new;
-use super::watch::fingerprint;
+use super::watch::{fingerprint, unfollowed};
 use super::{ConfigSource, Control, report};
 use crate::admin::Verdict;
 use crate::config::{Config, Mistake};
-use crate::operator::{Priority, say, say_at};
+use crate::operator::{Priority, say_at};
 use crate::process::landlock;
 use crate::systemd;
 
@@ -30,16 +31,20 @@ impl Control {
         if let Some(log) = &self.log {
             log.reopen();
         }
+        let before = (unfollowed(&self.config), self.state.lock().faults_now());
+        self.try_root_again();
         let (errors, warnings) = match self.try_reload() {
             Ok(warnings) => (Vec::new(), warnings),
             Err(problems) => (problems, Vec::new()),
         };
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let generation = self.number;
-        let verdict = Verdict { generation, took_ms, errors, warnings };
+        let faults = self.note_faulty(&before.0).lines();
+        let verdict = Verdict { generation, took_ms, errors, faults, warnings };
         self.state.lock().reloads.count(SystemTime::now(), verdict.clone());
         if verdict.is_accepted() {
-            say(&format!("reloaded: generation {generation} in {took_ms} ms"));
+            self.follow_files();
+            self.report_reload(&verdict, &before.1);
         } else {
             // Folders that have come since must be seen to be completed.
             self.follow_files();
@@ -62,7 +67,8 @@ impl Control {
             ConfigSource::Flags(config) => (**config).clone(),
         };
         let (config, mut warnings) = self.keep_what_needs_a_restart(config);
-        let outside = landlock::mistakes(self.source.file(), &config);
+        let is_new = |path: &Path| self.registries.last_good.is_new(path);
+        let outside = landlock::mistakes(self.source.file(), &config, is_new);
         if !outside.is_empty() {
             return Err(outside);
         }
@@ -70,7 +76,6 @@ impl Control {
         let seen = fingerprint(self.source.file(), &config);
         warnings.extend(self.serve(config)?);
         self.fingerprint = seen;
-        self.follow_files();
         Ok(warnings)
     }
 

@@ -19,11 +19,14 @@ use self::stored::StoredRoots;
 use super::build::unix_now;
 use crate::admin::TicketRoots;
 use crate::config::{RootPlace, Tickets};
+use crate::listener::Fault;
 use crate::operator::{Priority, say_at};
 
 /// A ticket root that follows the clock, in memory and, if there is one, in its file.
 pub(super) struct KeptRoot {
     root: TicketRoot,
+    /// Why the file is not used, if it cannot be.
+    fault: Option<Fault>,
     file: Option<PathBuf>,
     /// The file holds an older root than memory does.
     unsaved: bool,
@@ -34,16 +37,48 @@ pub(super) struct KeptRoot {
 }
 
 impl KeptRoot {
-    /// Reads the file that `settings` name, or makes a root, and the file if it is missing.
+    /// Reads the file that `settings` name, or makes a root, and the file if it is missing. A file
+    /// that cannot be used is left alone, and the process has a root of its own until it can be.
     ///
     /// # Errors
-    /// What is wrong with the file, as text.
+    /// The system has no random bytes.
     pub(super) fn open(settings: &Tickets) -> Result<Self, String> {
         let Some(RootPlace::File(file)) = &settings.root else {
-            let root = generate(settings)?;
             let stored = settings.root.is_some().then(|| StoredRoots::new(settings));
-            return Ok(Self { root, file: None, unsaved: false, reported: None, stored });
+            return Ok(Self { stored, ..Self::of_process(generate(settings)?, None) });
         };
+        Self::open_file(file, settings).or_else(|problem| {
+            let fault = Fault::of_process(file, problem, WITHOUT);
+            say_at(Priority::Error, &fault.to_string());
+            Ok(Self::of_process(generate(settings)?, Some(fault)))
+        })
+    }
+
+    fn of_process(root: TicketRoot, fault: Option<Fault>) -> Self {
+        Self { root, fault, file: None, unsaved: false, reported: None, stored: None }
+    }
+
+    /// Tries a file again that could not be used; whether it is used now.
+    pub(super) fn try_again(&mut self, settings: &Tickets) -> bool {
+        let Some(fault) = &mut self.fault else { return false };
+        match Self::open_file(&fault.path.clone(), settings) {
+            Ok(opened) => {
+                *self = opened;
+                true
+            }
+            Err(problem) => {
+                fault.text = problem;
+                false
+            }
+        }
+    }
+
+    /// Why the file is not used, if it cannot be.
+    pub(super) fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    fn open_file(file: &Path, settings: &Tickets) -> Result<Self, String> {
         let root = match read(file, settings)? {
             Some(root) => root,
             None => create(file, settings)?,
@@ -51,8 +86,7 @@ impl KeptRoot {
         if let Some(exposed) = Exposed::find(file) {
             say_at(Priority::Warning, &format!("warning: tickets.root: {exposed}"));
         }
-        let file = Some(file.clone());
-        let mut kept = Self { root, file, unsaved: false, reported: None, stored: None };
+        let mut kept = Self { file: Some(file.to_owned()), ..Self::of_process(root, None) };
         // A file that cannot be written, such as a mounted secret, or a clock that is wrong: said,
         // and tried again.
         if let Some(problem) = kept.advance() {
@@ -239,6 +273,8 @@ fn cannot_write(file: &Path, error: &io::Error) -> String {
     )
 }
 
+const WITHOUT: &str = "tickets of other machines, and of the process before, are not opened";
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -266,8 +302,7 @@ mod tests {
         fs::write(&file, root.to_text().unwrap().as_bytes()).unwrap();
         let in_the_way = folder.path().join(format!("root.{}.new", std::process::id()));
         fs::create_dir(&in_the_way).unwrap();
-        let (unsaved, reported, stored) = (false, None, None);
-        let mut kept = KeptRoot { root, file: Some(file.clone()), unsaved, reported, stored };
+        let mut kept = KeptRoot { file: Some(file.clone()), ..KeptRoot::of_process(root, None) };
         assert!(kept.advance().unwrap().contains("cannot be written"));
         assert_eq!(kept.advance(), None, "said once");
         fs::remove_dir(in_the_way).unwrap();
@@ -284,9 +319,8 @@ mod tests {
             fs::write(&file, root.to_text().unwrap().as_bytes()).unwrap();
         };
         let kept = || {
-            let (root, stored) = (old(&settings), None);
             let file = Some(file.clone());
-            KeptRoot { root, file, unsaved: false, reported: None, stored }
+            KeptRoot { file, ..KeptRoot::of_process(old(&settings), None) }
         };
         let holds =
             |root: &TicketRoot| *fs::read_to_string(&file).unwrap() == **root.to_text().unwrap();

@@ -1,13 +1,14 @@
 //! Notices that configuration or certificates have changed on disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use sealane_store::DATA_FILE;
 
-use crate::config::{Config, KeySource};
+use crate::config::{Config, KeySource, RootPlace};
 use crate::listener;
 
 /// Watches the folders of everything that a configuration names.
@@ -34,9 +35,17 @@ impl FileWatch {
         Ok(Self { watcher, folders: BTreeSet::new() })
     }
 
-    /// Watches what `config` names, and nothing else; returns the folders that cannot be watched.
-    pub(super) fn follow(&mut self, config_file: Option<&Path>, config: &Config) -> Vec<String> {
-        let wanted: BTreeSet<Folder> = sources(config_file, config)
+    /// Watches what `config` names and what is `faulty`, and nothing else; returns the folders that
+    /// cannot be watched.
+    pub(super) fn follow(
+        &mut self,
+        config_file: Option<&Path>,
+        config: &Config,
+        faulty: Vec<PathBuf>,
+    ) -> Vec<String> {
+        let mut paths = sources(config_file, config);
+        paths.extend(faulty);
+        let wanted: BTreeSet<Folder> = paths
             .iter()
             .flat_map(|path| folders_of(path))
             .map(|folder| {
@@ -64,13 +73,34 @@ impl FileWatch {
 pub(super) fn fingerprint(config_file: Option<&Path>, config: &Config) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in sources(config_file, config) {
-        hash_file(&path, &mut hasher);
-        let Ok(entries) = std::fs::read_dir(&path) else { continue };
-        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        files.sort();
-        files.iter().for_each(|file| hash_file(file, &mut hasher));
+        hash_all_at(&path, &mut hasher);
     }
     hasher.finish()
+}
+
+/// How stores and ticket roots look, which are not followed while they are in order.
+pub(super) fn unfollowed(config: &Config) -> BTreeMap<PathBuf, u64> {
+    let root = config.tickets.root.as_ref().and_then(|root| match root {
+        RootPlace::File(path) => Some(path.as_path()),
+        RootPlace::Store(_) => None,
+    });
+    // Of a store the file alone: who examines it changes others in its folder.
+    let stores = config.stores().map(|path| (path.to_owned(), look_at(&path.join(DATA_FILE))));
+    stores.chain(root.map(|path| (path.to_owned(), look_at(path)))).collect()
+}
+
+fn look_at(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hash_all_at(path, &mut hasher);
+    hasher.finish()
+}
+
+fn hash_all_at(path: &Path, hasher: &mut DefaultHasher) {
+    hash_file(path, hasher);
+    let Ok(entries) = std::fs::read_dir(path) else { return };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files.iter().for_each(|file| hash_file(file, hasher));
 }
 
 fn hash_file(path: &Path, hasher: &mut DefaultHasher) {

@@ -1,14 +1,16 @@
 //! Whom a listener lets in: lists of networks, those of files included, and limits that are divided
 //! among lanes.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::num::NonZeroUsize;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{Material, Reading, Survey};
+use super::{Found, Material, Reading, Survey};
 use crate::config;
-use crate::config::network::{Network, network};
+use crate::config::network::{EXAMPLES, Network, network};
 use crate::config::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
 use crate::networks::{Access, NetworkSet};
 
@@ -26,18 +28,21 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         survey.errors.push(text.into());
     }
     survey.warn(loose_bounds(limits, lanes));
-    let allow = networks("allow", &limits.allow, &mut survey.errors);
-    let deny = networks("deny", &limits.deny, &mut survey.errors);
-    if !limits.allow.is_empty() && allow.is_empty() {
-        let text = "allow: its files have no network, so nobody could come; write one, or remove \
-                    the key";
-        survey.errors.push(text.into());
+    let allow = networks("allow", &limits.allow, survey, reading);
+    let deny = networks("deny", &limits.deny, survey, reading);
+    if !limits.deny.is_empty() && deny.as_ref().is_ok_and(Vec::is_empty) {
+        survey.warn(["deny: its files have no network, so it denies no client".to_owned()]);
     }
-    if !limits.deny.is_empty() && deny.is_empty() {
-        survey.warn(["deny: its files have no network, so nobody is kept out".to_owned()]);
-    }
-    let allow = (!limits.allow.is_empty()).then(|| NetworkSet::from_iter(allow));
-    survey.access = Access { allow, deny: NetworkSet::from_iter(deny) };
+    let allow = (!limits.allow.is_empty()).then_some(allow);
+    survey.access = match deny {
+        Ok(deny) => Access {
+            // Networks of a file that cannot be read are not allowed.
+            allow: allow.map(|allow| NetworkSet::from_iter(allow.unwrap_or_else(|known| known))),
+            deny: NetworkSet::from_iter(deny),
+        },
+        // A network that is to be denied may be anywhere.
+        Err(_) => Access { allow: Some(NetworkSet::default()), deny: NetworkSet::default() },
+    };
 }
 
 /// Says what a client really gets where that is more than is asked for.
@@ -61,71 +66,89 @@ fn loose_bounds(limits: &ListenerLimits, lanes: NonZeroUsize) -> Vec<String> {
     .collect()
 }
 
-/// All networks of a list; what is wrong with it is put down.
-fn networks(key: &str, sources: &[NetworkSource], errors: &mut Vec<String>) -> Vec<Network> {
-    let mut networks = Vec::new();
+/// All networks of a list; what is wrong with it is noted.
+///
+/// # Errors
+/// A file has no last good state; with the networks of the others.
+fn networks(
+    key: &str,
+    sources: &[NetworkSource],
+    survey: &mut Survey<'_>,
+    reading: &mut Reading<'_, '_>,
+) -> Result<Vec<Network>, Vec<Network>> {
+    let (mut networks, mut files) = (Vec::new(), Vec::new());
     for source in sources {
         match source {
-            NetworkSource::File(path) => match lines(path) {
-                Ok(text) => parse(key, path, &text, &mut networks, errors),
-                Err(problem) => errors.push(format!("{key}: {}: {problem}", path.display())),
-            },
+            NetworkSource::File(path) => files.push((path, read_file(path))),
             NetworkSource::Network(network) => networks.push(*network),
         }
     }
-    if networks.len() > NETWORKS_MAX {
-        errors.push(format!(
-            "{key}: has {} networks; write at most {NETWORKS_MAX}, join neighbours",
-            networks.len()
-        ));
-        networks.clear();
+    let is_empty =
+        |read: &Result<Arc<[Network]>, String>| read.as_ref().is_ok_and(|n| n.is_empty());
+    if key == ALLOW && networks.is_empty() && files.iter().all(|(_, read)| is_empty(read)) {
+        let wrong = "has no network, so no client could come; write one, or remove the key";
+        files
+            .iter_mut()
+            .for_each(|(path, read)| *read = Err(format!("{}: {wrong}", path.display())));
     }
-    networks
+    let mut is_whole = true;
+    for (path, read) in files {
+        let left = NETWORKS_MAX.saturating_sub(networks.len());
+        let read = read.and_then(|found| match found.len() {
+            count if count > left => Err(format!(
+                "{}: has {count} networks; write at most {NETWORKS_MAX} in all, join neighbours",
+                path.display()
+            )),
+            _ => Ok(found),
+        });
+        let settled = reading.settle(|good| &mut good.networks, path, read);
+        networks.extend(settled.value.iter().flat_map(|found| found.iter().copied()).take(left));
+        is_whole &= settled.value.is_some();
+        if let Some(error) = settled.error {
+            let (is_kept, path, source) = (settled.is_kept, path.clone(), path.clone());
+            let without = if key == ALLOW { WITHOUT_ALLOW } else { WITHOUT_DENY };
+            let text = format!("{key}: {error}");
+            survey.note(reading, Found { is_kept, path, source, text, without });
+        }
+    }
+    if is_whole { Ok(networks) } else { Err(networks) }
 }
 
-fn lines(path: &Path) -> Result<String, String> {
+/// The networks of a file. No error quotes a line: the file may be another than was meant.
+fn read_file(path: &Path) -> Result<Arc<[Network]>, String> {
+    let wrong = |what: String| format!("{}: {what}", path.display());
+    let unreadable = |error: io::Error| wrong(format!("cannot be read: {error}"));
+    // To open a pipe may never end.
+    if fs::metadata(path).map_err(unreadable)?.file_type().is_fifo() {
+        return Err(wrong("is a pipe; name a file".to_owned()));
+    }
     let mut text = String::new();
     let read = File::open(path).and_then(|f| f.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
-    match read {
-        Err(error) => Err(format!("cannot be read: {error}")),
-        Ok(len) if len as u64 > FILE_BYTES_MAX => {
-            Err(format!("is larger than {FILE_BYTES_MAX} bytes; join networks"))
-        }
-        Ok(_) => Ok(text),
+    if read.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
+        return Err(wrong(format!("is larger than {FILE_BYTES_MAX} bytes; join networks")));
     }
+    parse(path, &text)
 }
 
 /// One network on each line; what follows a `#` is for people.
-fn parse(
-    key: &str,
-    path: &Path,
-    text: &str,
-    networks: &mut Vec<Network>,
-    errors: &mut Vec<String>,
-) {
-    let mut wrong = 0;
+fn parse(path: &Path, text: &str) -> Result<Arc<[Network]>, String> {
+    let (mut networks, mut first, mut more) = (Vec::new(), None, 0);
     for (index, line) in text.lines().enumerate() {
         let written = line.split_once('#').map_or(line, |(written, _)| written).trim();
-        if written.is_empty() {
-            continue;
-        }
         match network(written) {
+            _ if written.is_empty() => {}
             Ok(network) => networks.push(network),
-            Err(problem) => {
-                wrong += 1;
-                if wrong <= MISTAKES_SHOWN_MAX {
-                    let place = format!("{}:{}", path.display(), index + 1);
-                    errors.push(format!("{key}: {place}: {problem}"));
-                }
-            }
+            Err(_) if first.is_some() => more += 1,
+            Err(_) => first = Some(index + 1),
         }
     }
-    if let Some(more @ 1..) = wrong.checked_sub(MISTAKES_SHOWN_MAX) {
-        errors.push(format!("{key}: {}: … and {more} more lines", path.display()));
-    }
+    let Some(line) = first else { return Ok(networks.into()) };
+    let more = if more == 0 { String::new() } else { format!(", as {more} more lines") };
+    Err(format!("{}:{line}: not a network{more}; {EXAMPLES}", path.display()))
 }
 
 /// Room for [`NETWORKS_MAX`] of the longest, with something for people on each line.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Mistakes of one file that are told.
-const MISTAKES_SHOWN_MAX: usize = 20;
+const ALLOW: &str = "allow";
+const WITHOUT_ALLOW: &str = "its networks are not allowed";
+const WITHOUT_DENY: &str = "every client of the listener is refused";

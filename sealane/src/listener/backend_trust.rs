@@ -11,11 +11,10 @@ use sealane_engine::client::{
     Verification,
 };
 use sealane_engine::policy::Group;
-use sealane_engine::provider::ProviderChoice;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::{Material, Reading, Survey, said_of_route};
+use super::{Found, Material, Reading, Survey, said_of_route};
 use crate::config::{self, BackendTls, CertificateSource, RootSource, Route, Trust};
 
 pub(super) const MATERIAL: Material = Material { files, read };
@@ -28,10 +27,7 @@ fn of_tls(tls: &BackendTls) -> Vec<PathBuf> {
     let certificate = tls.client_certificate.iter();
     let mut files: Vec<PathBuf> = certificate.flat_map(CertificateSource::files).collect();
     if let Trust::Roots(sources) = &tls.trust {
-        files.extend(sources.iter().filter_map(|source| match source {
-            RootSource::File(path) => Some(path.clone()),
-            RootSource::System => system_bundle(),
-        }));
+        files.extend(sources.iter().filter_map(root_path));
     }
     files
 }
@@ -51,43 +47,87 @@ fn context(
     tls: &BackendTls,
 ) -> Option<Arc<ClientContext>> {
     let named = |text: String| said_of_route(route, &format!("backend_tls: {text}"));
-    let loaded = load(tls, reading.crypto, reading.now_s());
-    survey.errors.extend(loaded.errors.iter().map(|error| named(error.to_string())));
+    let loaded = load(tls, reading);
+    for found in loaded.found {
+        survey.note(reading, Found { text: named(found.text), ..found });
+    }
     survey.warn(loaded.warnings.into_iter().map(named));
     for expiry in &loaded.expiries {
         let label = named(expiry.source.clone());
         survey.warn_if_soon(&label, expiry.not_after_s, reading.around.now);
     }
     survey.expiries.extend(loaded.expiries);
-    let made = reading.around.clients.context(&loaded.options?);
-    made.map_err(|error| survey.errors.push(named(error.to_string()))).ok()
+    let options = loaded.options?;
+    let error = match reading.around.clients.context(&options) {
+        Ok(context) => return Some(context),
+        Err(error) => error,
+    };
+    let known = last_good(tls, options, reading);
+    let kept = known.and_then(|known| reading.around.clients.context(&known).ok());
+    let path = of_tls(tls).into_iter().next().unwrap_or_default();
+    let (is_kept, source, text) = (kept.is_some(), path.clone(), named(error.to_string()));
+    survey.note(reading, Found { is_kept, path, source, text, without: WITHOUT });
+    kept
 }
 
-/// Reads what `tls` names; `now_s` is Unix time, for warnings about validity.
-fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTrust {
-    let mut loaded = LoadedTrust {
-        errors: Vec::new(),
-        expiries: Vec::new(),
-        options: None,
-        warnings: Vec::new(),
+/// The options with what all files of `tls` had when they were last in order.
+fn last_good(
+    tls: &BackendTls,
+    options: ClientOptions,
+    reading: &mut Reading<'_, '_>,
+) -> Option<ClientOptions> {
+    let before = &*reading.around.last_good;
+    let roots = match &tls.trust {
+        Trust::Anybody => options.roots.clone(),
+        Trust::Roots(sources) => {
+            let paths = sources.iter().filter_map(root_path);
+            let known: Option<Vec<Roots>> =
+                paths.map(|path| before.roots.get(&path).cloned()).collect();
+            Roots::joined(&known?).ok().filter(|roots| !roots.is_empty())?
+        }
     };
+    let path = tls.client_certificate.as_ref().map(CertificateSource::path);
+    let identity = match path {
+        Some(path) => Some(before.identities.get(path)?.clone()),
+        None => None,
+    };
+    for path in of_tls(tls) {
+        let (roots, identity) = (before.roots.get(&path), before.identities.get(&path));
+        reading.good.roots.extend(roots.map(|roots| (path.clone(), roots.clone())));
+        reading.good.identities.extend(identity.map(|identity| (path, identity.clone())));
+    }
+    Some(ClientOptions { identity, roots, ..options })
+}
+
+fn root_path(source: &RootSource) -> Option<PathBuf> {
+    match source {
+        RootSource::File(path) => Some(path.clone()),
+        RootSource::System => system_bundle(),
+    }
+}
+
+/// Reads what `tls` names.
+fn load(tls: &BackendTls, reading: &mut Reading<'_, '_>) -> LoadedTrust {
+    let mut loaded = LoadedTrust::default();
     let roots = match &tls.trust {
         Trust::Anybody => {
             loaded.warnings.push(ANYBODY.to_owned());
             Some(Roots::none())
         }
-        Trust::Roots(sources) => loaded.roots(sources),
+        Trust::Roots(sources) => loaded.roots(sources, reading),
     };
     let key = tls.client_certificate.as_ref().map(CertificateSource::key);
     let exposed = key.and_then(Exposed::find);
     loaded.warnings.extend(exposed.map(|exposed| exposed.to_string()));
-    let identity = tls.client_certificate.as_ref().map(|source| loaded.identity(source, now_s));
-    if let Some(roots) = roots.filter(|_| loaded.errors.is_empty()) {
+    let identity = tls.client_certificate.as_ref().map(|source| loaded.identity(source, reading));
+    // Without the certificate that a backend wants, there is nothing to speak with.
+    let is_incomplete = matches!(identity, Some(None));
+    if let Some(roots) = roots.filter(|_| !is_incomplete) {
         loaded.options = Some(ClientOptions {
             alpn: tls.alpn.clone(),
             groups: Group::ALL.to_vec(),
             identity: identity.flatten(),
-            provider,
+            provider: reading.crypto,
             require_extended_master_secret: tls.require_extended_master_secret,
             resumption: true,
             roots,
@@ -98,15 +138,16 @@ fn load(tls: &BackendTls, provider: ProviderChoice, now_s: i64) -> LoadedTrust {
             versions: tls.versions,
         });
     }
-    let expired = loaded.expiries.iter().filter(|expiry| expiry.not_after_s < now_s);
+    let expired = loaded.expiries.iter().filter(|expiry| expiry.not_after_s < reading.now_s());
     loaded.warnings.extend(expired.map(Expiry::warning));
     loaded
 }
 
 /// What was read.
+#[derive(Default)]
 struct LoadedTrust {
-    /// Why there are no options.
-    errors: Vec<TrustError>,
+    /// Files that cannot be used as they are.
+    found: Vec<Found>,
     /// When what was read expires.
     expiries: Vec<Expiry>,
     /// For a context of the engine's.
@@ -179,21 +220,53 @@ enum TrustError {
 }
 
 impl LoadedTrust {
-    fn roots(&mut self, sources: &[RootSource]) -> Option<Roots> {
-        let read: Vec<Roots> = sources
-            .iter()
-            .filter_map(|source| {
-                read_roots(source, &mut self.expiries).map_err(|e| self.errors.push(e)).ok()
-            })
-            .collect();
-        Roots::joined(&read).map_err(|error| self.errors.push(error.into())).ok()
+    /// The roots of all sources that can be read; none if no source can.
+    fn roots(&mut self, sources: &[RootSource], reading: &mut Reading<'_, '_>) -> Option<Roots> {
+        let mut all = Vec::new();
+        for source in sources {
+            let path = root_path(source);
+            let read = match &path {
+                Some(path) => read_roots(path),
+                None => Err(TrustError::NoSystemBundle),
+            };
+            let path = path.unwrap_or_else(|| SYSTEM_BUNDLES[0].into());
+            let settled = reading.settle(|good| &mut good.roots, &path, read);
+            self.note(&path, settled.is_kept, settled.error);
+            let Some(roots) = settled.value else { continue };
+            // The dates of the system's authorities are the distribution's to watch.
+            if let (RootSource::File(_), Ok(Some(not_after_s))) = (source, roots.soonest_expiry_s())
+            {
+                let source = path.to_string_lossy().into_owned();
+                self.expiries.push(Expiry { not_after_s, source, usage: Usage::Root });
+            }
+            all.push(roots);
+        }
+        match Roots::joined(&all) {
+            _ if all.is_empty() => None,
+            Ok(joined) => Some(joined),
+            Err(error) => {
+                let path = sources.iter().find_map(|source| match source {
+                    RootSource::File(path) => Some(path.clone()),
+                    RootSource::System => None,
+                });
+                self.note(&path.unwrap_or_default(), false, Some(error.into()));
+                None
+            }
+        }
     }
 
-    fn identity(&mut self, source: &CertificateSource, now_s: i64) -> Option<ClientIdentity> {
-        let identity = read_identity(source).map_err(|error| self.errors.push(error)).ok()?;
+    fn identity(
+        &mut self,
+        source: &CertificateSource,
+        reading: &mut Reading<'_, '_>,
+    ) -> Option<ClientIdentity> {
+        let read = read_identity(source);
+        let settled = reading.settle(|good| &mut good.identities, source.path(), read);
+        self.note(source.path(), settled.is_kept, settled.error);
+        let identity = settled.value?;
         let certificate = identity.certificate();
         let label = certificate.label();
-        if certificate.not_before_s() > now_s {
+        if certificate.not_before_s() > reading.now_s() {
             self.warnings.push(format!(
                 "{label}: is not valid yet; backends will refuse it: is this machine's clock right?"
             ));
@@ -202,21 +275,21 @@ impl LoadedTrust {
         self.expiries.push(Expiry { not_after_s, source: label.to_owned(), usage: Usage::Client });
         Some(identity)
     }
+
+    fn note(&mut self, path: &Path, is_kept: bool, error: Option<TrustError>) {
+        let found = error.map(|error| {
+            let (path, source, text) = (path.to_owned(), path.to_owned(), error.to_string());
+            Found { is_kept, path, source, text, without: WITHOUT }
+        });
+        self.found.extend(found);
+    }
 }
 
-/// The dates of the system's authorities are the distribution's to watch.
-fn read_roots(source: &RootSource, expiries: &mut Vec<Expiry>) -> Result<Roots, TrustError> {
-    let path = match source {
-        RootSource::File(path) => path.clone(),
-        RootSource::System => system_bundle().ok_or(TrustError::NoSystemBundle)?,
-    };
+fn read_roots(path: &Path) -> Result<Roots, TrustError> {
     let mut text = Vec::new();
-    read_at_most(&path, ROOTS_BYTES_MAX, &mut text)?;
-    let label = path.to_string_lossy().into_owned();
-    let roots = Roots::from_pem(&label, &text)?;
-    if let (RootSource::File(_), Some(not_after_s)) = (source, roots.soonest_expiry_s()?) {
-        expiries.push(Expiry { not_after_s, source: label, usage: Usage::Root });
-    }
+    read_at_most(path, ROOTS_BYTES_MAX, &mut text)?;
+    let roots = Roots::from_pem(&path.to_string_lossy(), &text)?;
+    roots.soonest_expiry_s()?;
     Ok(roots)
 }
 
@@ -251,6 +324,7 @@ pub(crate) const SYSTEM_BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+const WITHOUT: &str = "backends that need it get no connections";
 const ANYBODY: &str = "insecure_accept_any_certificate: whoever answers is believed to be the \
                        backend, and can read and change everything; name its authority in roots \
                        instead";

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
-use sealane_certificate_files::{Bound, Bounds, CertificateFileError, LoadedCertificates};
+use sealane_certificate_files::{
+    Bound, Bounds, CertificateFault, CertificateFileError, LoadedCertificates,
+};
 use sealane_engine::certificates::{
-    Certificate, CertificateError, CertificateIndex, DefaultCertificate,
+    Certificate, CertificateError, CertificateIndex, DefaultCertificate, IndexBuilder,
 };
 
-use super::{Material, Reading, Survey, said_of_route};
+use super::{Found, Material, Reading, Survey, said_of_route};
 use crate::config::{self, CertificateSource, ClientTrust, Limits, Route};
 
 pub(super) const MATERIAL: Material = Material { files, read };
@@ -28,33 +30,89 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         Err(error) => return survey.errors.push(error),
     };
     let limits = &reading.config.limits;
-    let loaded = load(survey.listener, limits, &provider.crypto, reading.now_s());
-    survey.errors.extend(loaded.errors.iter().map(|error| match error {
-        CertificateFileError::Denied { .. } => format!("{error}{HOOK}"),
-        _ => error.to_string(),
-    }));
+    let before = reading.around.last_good.certificates.clone();
+    let now_s = reading.now_s();
+    let loaded = load(survey.listener, limits, (&provider.crypto, now_s), &before);
+    for fault in loaded.faults {
+        note(survey, reading, fault);
+    }
     survey.warn(loaded.warnings.iter().map(ToString::to_string));
-    let policy = &survey.listener.policy;
-    let signs = |certificate: &Certificate| policy.signs_with(certificate.key_type());
-    let is_useless = !loaded.index.is_empty() && !loaded.index.iter().any(|each| signs(each));
-    for certificate in loaded.index.iter() {
+    let index = Arc::new(keep_signing(survey, reading, &provider.crypto, loaded.index, &before));
+    for certificate in index.iter() {
         let (label, not_after_s) = (certificate.label(), certificate.not_after_s());
         survey.warn_if_soon(label, not_after_s, reading.around.now);
-        if !signs(certificate) {
-            let text = format!(
-                "{label}: schemes has none that its key of type {} signs with, so nobody gets it; \
-                 add one, or remove it",
-                certificate.key_type()
-            );
-            match is_useless {
-                true => survey.errors.push(text),
-                false => survey.warn([text]),
-            }
+    }
+    survey.warn(uncovered(survey.listener, &index));
+    survey.warn(shared_by_demands(survey.listener, &index));
+    survey.certificates = Some(index);
+}
+
+/// Notes what is wrong with a file or a folder.
+fn note(survey: &mut Survey<'_>, reading: &Reading<'_, '_>, fault: CertificateFault) {
+    let CertificateFault { error, is_kept, path, source } = fault;
+    let listener = survey.listener;
+    let is_mistake = match &error {
+        CertificateFileError::Certificate(CertificateError::NoneGiven) => true,
+        CertificateFileError::Certificate(CertificateError::DefaultMissing { wanted }) => {
+            listener.certificates.is_empty() || reading.is_new_default(&listener.name, wanted)
+        }
+        _ => false,
+    };
+    let text = match &error {
+        CertificateFileError::Denied { .. } => format!("{error}{HOOK}"),
+        _ => error.to_string(),
+    };
+    if is_mistake {
+        return survey.errors.push(text);
+    }
+    let path = if path.as_os_str().is_empty() { source.clone() } else { path };
+    let without = match &error {
+        CertificateFileError::Certificate(CertificateError::DefaultMissing { .. }) => {
+            "clients that ask for an unknown name are refused"
+        }
+        _ => WITHOUT,
+    };
+    survey.note(reading, Found { is_kept, path, source, text, without });
+}
+
+/// Puts the last good state in the place of certificates that `schemes` has nothing for.
+fn keep_signing(
+    survey: &mut Survey<'_>,
+    reading: &Reading<'_, '_>,
+    provider: &CryptoProvider,
+    index: CertificateIndex,
+    before: &[Arc<CertificateIndex>],
+) -> CertificateIndex {
+    let policy = &survey.listener.policy;
+    let signs = |certificate: &Certificate| policy.signs_with(certificate.key_type());
+    if index.iter().all(|each| signs(each)) {
+        return index;
+    }
+    let is_useless = !index.iter().any(|each| signs(each));
+    let known = || before.iter().flat_map(|index| index.iter());
+    let mut builder = IndexBuilder::new(provider, reading.now_s());
+    for certificate in index.iter() {
+        let label = certificate.label();
+        let is_it = |known: &&Arc<Certificate>| known.label() == label && signs(known);
+        let kept = if signs(certificate) { None } else { known().find(is_it) };
+        builder.add_known(Arc::clone(kept.unwrap_or(certificate)));
+        if signs(certificate) {
+            continue;
+        }
+        let text = format!(
+            "{label}: schemes has none that its key of type {} signs with, so no client gets it; \
+             add one, or remove it",
+            certificate.key_type()
+        );
+        if is_useless || kept.is_some() {
+            let (path, source, is_kept) = (label.into(), label.into(), kept.is_some());
+            let found = Found { is_kept, path, source, text, without: WITHOUT };
+            survey.note(reading, found);
+        } else {
+            survey.warn([text]);
         }
     }
-    survey.warn(uncovered(survey.listener, &loaded.index));
-    survey.warn(shared_by_demands(survey.listener, &loaded.index));
-    survey.certificates = Some(Arc::new(loaded.index));
+    builder.finish(default_of(survey.listener)).index
 }
 
 /// Names of routes that no certificate is for, and none can come to be in a store.
@@ -104,23 +162,28 @@ fn shared_by_demands(listener: &config::Listener, index: &CertificateIndex) -> V
     warnings.into_values().collect()
 }
 
-/// Reads the certificates of `listener`; `now_s` is Unix time, for warnings about validity.
-fn load(
-    listener: &config::Listener,
-    limits: &Limits,
-    provider: &CryptoProvider,
-    now_s: i64,
-) -> LoadedCertificates {
-    let default = match &listener.default_certificate {
+/// The certificate for names that nothing covers.
+fn default_of(listener: &config::Listener) -> DefaultCertificate<'_> {
+    match &listener.default_certificate {
         Some(name) => DefaultCertificate::Name(name),
         None if listener.certificates.is_empty() => DefaultCertificate::Absent,
         None => DefaultCertificate::First,
-    };
-    let (sources, bounds) = (&listener.certificates, bounds(limits));
-    let mut loaded = sealane_certificate_files::load(sources, default, bounds, provider, now_s);
+    }
+}
+
+/// Reads the certificates of `listener`; the time is Unix time, for warnings about validity.
+fn load(
+    listener: &config::Listener,
+    limits: &Limits,
+    (provider, now_s): (&CryptoProvider, i64),
+    before: &[Arc<CertificateIndex>],
+) -> LoadedCertificates {
+    let (sources, bounds, default) = (&listener.certificates, bounds(limits), default_of(listener));
+    let mut loaded =
+        sealane_certificate_files::load(sources, default, bounds, provider, now_s, before);
     if listener.store.is_some() {
         // What is in no file may be in the store, now or later.
-        loaded.errors.retain(|error| match error {
+        loaded.faults.retain(|fault| match &fault.error {
             CertificateFileError::Certificate(CertificateError::DefaultMissing { .. }) => false,
             CertificateFileError::Certificate(CertificateError::NoneGiven) => {
                 !listener.certificates.is_empty()
@@ -133,6 +196,8 @@ fn load(
 
 const HOOK: &str = ", or, where an ACME client keeps its keys for root alone, let its hook import \
                     them (acme-hook)";
+
+const WITHOUT: &str = "it is left out";
 
 /// Bounds of the files of one listener, each with the setting that raises it.
 pub fn bounds(limits: &Limits) -> Bounds {

@@ -1,6 +1,6 @@
 //! The folder in which ACME clients of others leave their challenges.
 
-use super::{Material, Reading, Survey};
+use super::{Found, Material, Reading, Survey};
 use crate::challenges::{FolderError, open_folder};
 use crate::config::ChallengeSource;
 
@@ -8,13 +8,17 @@ use crate::config::ChallengeSource;
 /// change of the configuration.
 pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
 
-fn read(survey: &mut Survey<'_>, _: &mut Reading<'_, '_>) {
+fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let Some(ChallengeSource::Folder(folder)) = &survey.listener.acme_responder else { return };
     let Err(error) = open_folder(folder) else { return };
     let text = format!("acme_responder: {}: {error}", folder.display());
     match error {
-        // What else a reload brings, such as a renewed certificate, must not wait for it.
+        // It may come and go.
         FolderError::Absent => survey.warn([text]),
-        _ => survey.errors.push(text),
+        _ => {
+            let (path, source, is_kept) = (folder.clone(), folder.clone(), false);
+            let without = "its challenges are not answered";
+            survey.note(reading, Found { is_kept, path, source, text, without });
+        }
     }
 }

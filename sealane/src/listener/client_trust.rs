@@ -1,19 +1,20 @@
 //! Whose certificates a listener asks its clients for: the authorities, and what they revoked.
 
+mod error;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sealane_certificate_files::{CertificateFileError, read_at_most};
+use sealane_certificate_files::read_at_most;
 use sealane_engine::client::{ClientOptionsError, ROOTS_BYTES_MAX, Roots};
 use sealane_engine::client_certificates::{
     CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRootsError, RevocationList,
 };
-use thiserror::Error;
 
-use super::{Material, Reading, Survey, said_of_route};
+use self::error::{ClientTrustError, EndedList};
+use super::{Found, Material, Reading, Survey, said_of_route};
 use crate::config::{self, ClientDemand, ClientTrust, Route};
-use crate::timestamp::Timestamp;
 
 pub(super) const MATERIAL: Material = Material { files, read };
 
@@ -111,16 +112,19 @@ fn believe(
     trust: &ClientTrust,
 ) -> Option<Arc<ClientRoots>> {
     let mut loaded = Loaded::default();
-    let made = loaded.parse(trust);
-    let made = made.map(|made| reading.around.client_roots.share(made));
-    if let Some(made) = &made {
-        loaded.judge(made, trust, reading.now_s());
-    }
+    let made = loaded.parse(trust, reading);
+    let made = reading.around.client_roots.share(made.unwrap_or_else(ClientRoots::nobody));
+    loaded.judge(&made, trust, reading.now_s());
     if trust.demand == ClientDemand::Required && reading.config.tickets.root.is_some() {
         loaded.warnings.push(SHARED_TICKETS.to_owned());
     }
     let named = |text: String| said_of_route(route, &format!("clients: {text}"));
-    survey.errors.extend(loaded.errors.iter().map(|error| named(error.to_string())));
+    for found in loaded.found {
+        survey.note(reading, Found { text: named(found.text), ..found });
+    }
+    for found in loaded.ended {
+        survey.note_used(Found { text: named(found.text), ..found });
+    }
     survey.warn(loaded.warnings.into_iter().map(named));
     for root in &loaded.roots {
         let label = named(format!("roots: {}", root.source));
@@ -131,15 +135,16 @@ fn believe(
             survey.client_roots.push(root);
         }
     }
-    let made = made.filter(|_| loaded.errors.is_empty())?;
     Some(Arc::new(made.under(trust.rules.clone())))
 }
 
 /// What was read.
 #[derive(Default)]
 struct Loaded {
-    /// Why there is nothing to believe.
-    errors: Vec<ClientTrustError>,
+    /// Lists that are used and have ended.
+    ended: Vec<Found>,
+    /// Files that cannot be used as they are.
+    found: Vec<Found>,
     /// Whether one of the files has a root, and not intermediate authorities only.
     has_root: bool,
     roots: Vec<RootFile>,
@@ -148,49 +153,174 @@ struct Loaded {
 }
 
 /// A text, and the file that it comes from.
-type Text = (String, Vec<u8>);
+#[derive(Clone)]
+struct Text {
+    bytes: Arc<[u8]>,
+    path: PathBuf,
+}
 
 impl Loaded {
-    /// Reads and parses all that `trust` names.
-    fn parse(&mut self, trust: &ClientTrust) -> Option<ClientRoots> {
-        let authorities: Vec<Text> =
-            trust.roots.iter().filter_map(|path| self.authorities(path)).collect();
-        let paths = trust.crls.iter().filter_map(|path| self.list_files(path));
-        let paths = paths.collect::<Vec<_>>().concat();
-        let mut bytes_left = CRL_BYTES_MAX;
-        let mut lists: Vec<Text> = Vec::new();
-        for path in paths {
-            let Some((label, text)) = self.list(&path, bytes_left) else { continue };
-            bytes_left = bytes_left.saturating_sub(text.len());
-            lists.push((format!("crls: {label}"), text));
-        }
-        if !self.errors.is_empty() {
+    /// Reads and parses all that `trust` names; none if no client can be verified by it.
+    fn parse(&mut self, trust: &ClientTrust, reading: &mut Reading<'_, '_>) -> Option<ClientRoots> {
+        let authorities = trust.roots.iter().filter_map(|path| self.authorities(path, reading));
+        let authorities: Vec<Text> = authorities.collect();
+        let read = self.read_lists(trust, reading);
+        if authorities.is_empty() {
+            self.keep_unread(trust, reading, read);
             return None;
         }
-        let [authorities, lists] = [&authorities, &lists]
-            .map(|texts| texts.iter().map(|(label, text)| (&**label, &**text)).collect::<Vec<_>>());
-        let made = ClientRoots::from_labelled_pem(&authorities, &lists);
-        made.map_err(|error| self.errors.push(error.into())).ok()
+        let usable = read.iter().filter_map(|(_, read)| read.as_ref().ok().cloned());
+        let is_whole = made(&authorities, &usable.collect::<Vec<_>>()).is_ok();
+        let mut lists = Vec::new();
+        for ((source, path), read) in read {
+            let judged = read.and_then(|text| match is_whole {
+                true => Ok(text),
+                // One of them is wrong: which?
+                false => made(&authorities, std::slice::from_ref(&text)).map(|_| text),
+            });
+            lists.extend(self.settle(reading, (&source, &path), judged, WITHOUT_LIST));
+        }
+        if lists.is_empty() && !trust.crls.is_empty() {
+            return None;
+        }
+        match made(&authorities, &lists) {
+            Ok(made) => Some(made),
+            // Each of them is right, and all are too many.
+            Err(error) => self.keep_lists(trust, reading, &authorities, &error),
+        }
+    }
+
+    /// Keeps the last good state of lists that no authority is there for; what cannot be read is
+    /// noted.
+    fn keep_unread(
+        &mut self,
+        trust: &ClientTrust,
+        reading: &mut Reading<'_, '_>,
+        read: Vec<ReadList>,
+    ) {
+        let known = reading.around.last_good.texts.iter();
+        let known = known.filter(|(path, _)| is_of(trust, path));
+        reading.good.texts.extend(known.map(|(path, bytes)| (path.clone(), Arc::clone(bytes))));
+        for ((source, path), read) in read {
+            if let Err(error) = read {
+                let (text, is_kept) = (error.to_string(), reading.good.texts.contains_key(&path));
+                self.found.push(Found { is_kept, path, source, text, without: WITHOUT_LIST });
+            }
+        }
+    }
+
+    /// Reads all files with lists, with what the configuration names and the file.
+    fn read_lists(&mut self, trust: &ClientTrust, reading: &mut Reading<'_, '_>) -> Vec<ReadList> {
+        let (mut bytes_left, mut lists) = (CRL_BYTES_MAX, Vec::new());
+        for source in &trust.crls {
+            let files = match list_files(source) {
+                Ok(files) => files,
+                Err(error) => {
+                    lists.extend(self.keep_folder(reading, source, &error));
+                    continue;
+                }
+            };
+            for path in files {
+                let read = list(&path, bytes_left);
+                if let Err(error) = &read
+                    && path == *source
+                {
+                    // It may have been a folder.
+                    let kept = self.keep_folder(reading, source, error);
+                    lists.extend(kept);
+                    continue;
+                }
+                let len = read.as_ref().map_or(0, |text| text.bytes.len());
+                bytes_left = bytes_left.saturating_sub(len);
+                lists.push(((source.clone(), path), read));
+            }
+        }
+        lists
+    }
+
+    /// The last good lists of a folder that cannot be read.
+    fn keep_folder(
+        &mut self,
+        reading: &mut Reading<'_, '_>,
+        source: &Path,
+        error: &ClientTrustError,
+    ) -> Vec<ReadList> {
+        let known = reading.around.last_good.texts.iter();
+        let mut known: Vec<_> = known.filter(|(path, _)| path.starts_with(source)).collect();
+        known.sort();
+        let text = |(path, bytes): (&PathBuf, &Arc<[u8]>)| {
+            let (path, source) = (path.clone(), source.to_owned());
+            let text = Text { bytes: Arc::clone(bytes), path: path.clone() };
+            ((source, path), Ok(text))
+        };
+        let known: Vec<_> = known.into_iter().map(text).collect();
+        self.found.push(Found {
+            is_kept: !known.is_empty(),
+            path: source.to_owned(),
+            source: source.to_owned(),
+            text: error.to_string(),
+            without: WITHOUT_LIST,
+        });
+        known
+    }
+
+    /// The last good lists of all files; what is wrong with all together is noted.
+    fn keep_lists(
+        &mut self,
+        trust: &ClientTrust,
+        reading: &mut Reading<'_, '_>,
+        authorities: &[Text],
+        error: &ClientTrustError,
+    ) -> Option<ClientRoots> {
+        let known = reading.around.last_good.texts.iter();
+        let known = known.filter(|(path, _)| is_of(trust, path));
+        let mut known: Vec<_> = known
+            .map(|(path, bytes)| {
+                let bytes = Arc::clone(bytes);
+                Text { bytes, path: path.clone() }
+            })
+            .collect();
+        known.sort_by(|one, other| one.path.cmp(&other.path));
+        let kept = made(authorities, &known).ok().filter(|_| !known.is_empty());
+        if kept.is_some() {
+            reading.good.texts.retain(|path, _| !is_of(trust, path));
+            reading.good.texts.extend(known.into_iter().map(|text| (text.path, text.bytes)));
+        }
+        let source = trust.crls.first().or(trust.roots.first()).cloned().unwrap_or_default();
+        self.found.push(Found {
+            is_kept: kept.is_some(),
+            path: source.clone(),
+            source,
+            text: error.to_string(),
+            without: WITHOUT_LIST,
+        });
+        kept
     }
 
     /// What is in order in itself, and is probably not meant or will not do.
     fn judge(&mut self, made: &ClientRoots, trust: &ClientTrust, now_s: i64) {
-        if !self.has_root {
+        if !self.roots.is_empty() && !self.has_root {
             self.warnings.push(NO_ROOT.to_owned());
         }
         let expired = self.roots.iter().filter(|root| root.not_after_s < now_s);
         self.warnings.extend(expired.map(|root| {
             let source = &root.source;
-            format!(
-                "roots: {source}: an authority in it has expired, and vouches for nobody any more"
-            )
+            format!("roots: {source}: a CA certificate in it has expired; replace it")
         }));
         for list in made.lists().iter().filter(|list| list.next_update_s < now_s) {
             let ended = EndedList::of(list);
-            match trust.rules.accept_ended_lists {
-                true => self.warnings.push(format!("{ended}; it counts on: fetch a newer one")),
-                false => self.errors.push(ClientTrustError::Ended(ended)),
+            if trust.rules.accept_ended_lists {
+                self.warnings.push(format!("{ended}; it counts on: fetch a newer one"));
+                continue;
             }
+            let path = PathBuf::from(list.label.strip_prefix("crls: ").unwrap_or(&list.label));
+            self.ended.push(Found {
+                is_kept: false,
+                path: path.clone(),
+                source: path,
+                text: ClientTrustError::Ended(ended).to_string(),
+                without: WITHOUT_LIST,
+            });
         }
         self.warnings.extend(made.superseded().iter().map(|list| {
             let RevocationList { issuer_text, label, .. } = list;
@@ -199,58 +329,101 @@ impl Loaded {
             )
         }));
         self.warnings.extend(made.unlisted().into_iter().map(|issuer| {
-            format!(
-                "crls: none is of {issuer:?}; whoever it issued is refused until its list is there"
-            )
+            format!("crls: none is of {issuer:?}; its clients are refused until its list is there")
         }));
     }
 
-    fn authorities(&mut self, path: &Path) -> Option<Text> {
-        let read = read_authorities(path).map_err(|error| self.errors.push(error));
-        let (text, root, has_root) = read.ok()?;
-        let label = root.source.clone();
+    fn authorities(&mut self, path: &Path, reading: &mut Reading<'_, '_>) -> Option<Text> {
+        let read = read_authorities(path);
+        let text = self.settle(reading, (path, path), read, WITHOUT_ROOTS)?;
+        let (root, has_root) = root_file(&text.path, &text.bytes).ok()?;
         self.has_root |= has_root;
         self.roots.push(root);
-        Some((label, text))
+        Some(text)
     }
 
-    /// The files with lists at `path`, which may be a folder.
-    fn list_files(&mut self, path: &Path) -> Option<Vec<PathBuf>> {
-        if !path.is_dir() {
-            return Some(vec![path.to_owned()]);
+    fn settle(
+        &mut self,
+        reading: &mut Reading<'_, '_>,
+        (source, path): (&Path, &Path),
+        read: Result<Text, ClientTrustError>,
+        without: &'static str,
+    ) -> Option<Text> {
+        let read = read.map(|text| text.bytes);
+        let settled = reading.settle(|good| &mut good.texts, path, read);
+        let is_kept = settled.is_kept;
+        if let Some(error) = settled.error {
+            let (source, path, text) = (source.to_owned(), path.to_owned(), error.to_string());
+            self.found.push(Found { is_kept, path, source, text, without });
         }
-        let files = files_in(path).map_err(|error| self.errors.push(error)).ok()?;
-        if files.is_empty() {
-            // Without a list nothing would be revoked.
-            self.errors.push(ClientTrustError::NoLists { folder: path.to_owned() });
-        }
-        Some(files)
-    }
-
-    fn list(&mut self, path: &Path, bytes_max: usize) -> Option<Text> {
-        let mut text = Vec::new();
-        let read = read_at_most(path, bytes_max, &mut text).map_err(ClientTrustError::ListFile);
-        let read = read.and_then(|()| match text.first() {
-            Some(&DER_SEQUENCE) => Err(ClientTrustError::Der { path: path.to_owned() }),
-            _ => Ok(()),
-        });
-        read.map_err(|error| self.errors.push(error)).ok()?;
-        Some((path.to_string_lossy().into_owned(), text))
+        Some(Text { bytes: settled.value?, path: path.to_owned() })
     }
 }
 
-/// The text of a file with authorities, its dates, and whether one of them is a root.
-fn read_authorities(path: &Path) -> Result<(Vec<u8>, RootFile, bool), ClientTrustError> {
-    let mut text = Vec::new();
-    read_at_most(path, ROOTS_BYTES_MAX, &mut text).map_err(ClientTrustError::RootFile)?;
+/// A list with what the configuration names and the file.
+type ReadList = ((PathBuf, PathBuf), Result<Text, ClientTrustError>);
+
+/// Whether the file `path` is one with lists of `trust`.
+fn is_of(trust: &ClientTrust, path: &Path) -> bool {
+    trust.crls.iter().any(|source| path.starts_with(source))
+}
+
+/// What `authorities` and `lists` make together.
+fn made(authorities: &[Text], lists: &[Text]) -> Result<ClientRoots, ClientTrustError> {
+    let labels = |texts: &[Text], front: &str| -> Vec<String> {
+        texts.iter().map(|text| format!("{front}{}", text.path.display())).collect()
+    };
+    let [of_authorities, of_lists] = [labels(authorities, ""), labels(lists, "crls: ")];
+    let [authorities, lists] =
+        [(&of_authorities, authorities), (&of_lists, lists)].map(|(labels, texts)| {
+            let bytes = texts.iter().map(|text| &*text.bytes);
+            labels.iter().map(String::as_str).zip(bytes).collect::<Vec<_>>()
+        });
+    Ok(ClientRoots::from_labelled_pem(&authorities, &lists)?)
+}
+
+/// The files with lists at `path`, which may be a folder.
+fn list_files(path: &Path) -> Result<Vec<PathBuf>, ClientTrustError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let files = files_in(path)?;
+    if files.is_empty() {
+        // Without a list nothing would be revoked.
+        return Err(ClientTrustError::NoLists { folder: path.to_owned() });
+    }
+    Ok(files)
+}
+
+fn list(path: &Path, bytes_max: usize) -> Result<Text, ClientTrustError> {
+    let mut bytes = Vec::new();
+    read_at_most(path, bytes_max, &mut bytes).map_err(ClientTrustError::ListFile)?;
+    if bytes.first() == Some(&DER_SEQUENCE) {
+        return Err(ClientTrustError::Der { path: path.to_owned() });
+    }
+    Ok(Text { bytes: bytes.into(), path: path.to_owned() })
+}
+
+/// Reads a file with authorities; each must do as one.
+fn read_authorities(path: &Path) -> Result<Text, ClientTrustError> {
+    let mut bytes = Vec::new();
+    read_at_most(path, ROOTS_BYTES_MAX, &mut bytes).map_err(ClientTrustError::RootFile)?;
+    root_file(path, &bytes)?;
+    let text = Text { bytes: bytes.into(), path: path.to_owned() };
+    made(std::slice::from_ref(&text), &[])?;
+    Ok(text)
+}
+
+/// The dates of a file with authorities, and whether one of them is a root.
+fn root_file(path: &Path, text: &[u8]) -> Result<(RootFile, bool), ClientTrustError> {
     let source = path.to_string_lossy().into_owned();
-    let roots = Roots::from_pem(&source, &text).map_err(|error| match error {
+    let roots = Roots::from_pem(&source, text).map_err(|error| match error {
         ClientOptionsError::NoRootInSource { label, .. } => ClientTrustError::NoRoot { label },
         error => ClientTrustError::Parsed(error.into()),
     })?;
     let not_after_s = roots.soonest_expiry_s().map_err(ClientRootsError::from)?;
     let root = RootFile { not_after_s: not_after_s.unwrap_or(i64::MAX), source };
-    Ok((text, root, roots.has_root()))
+    Ok((root, roots.has_root()))
 }
 
 /// Files are lists by their names, so that a README or what is being written beside them is none.
@@ -279,82 +452,8 @@ fn is_list(path: &Path) -> bool {
     !is_hidden && (matches!(ending, "crl" | "pem") || is_link)
 }
 
-/// Why clients cannot be asked for certificates as configured. The fault is the operator's.
-#[derive(Debug, Error)]
-enum ClientTrustError {
-    /// Authorities hand lists out in either form.
-    #[error(
-        "crls: {path} is in DER; write it in PEM: openssl crl -inform DER -in {path} -out FILE.pem"
-    )]
-    Der {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A list that does not count any more.
-    #[error("{0}; fetch a newer one, or say on_expired_crl = \"accept\"")]
-    Ended(EndedList),
-    /// A folder cannot be listed.
-    #[error("crls: {folder}: {source}; let this user read it, or name another")]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file with a list cannot be read.
-    #[error("crls: {0}")]
-    ListFile(CertificateFileError),
-    /// A folder without a list.
-    #[error(
-        "crls: {folder} has no list (*.crl, *.pem); put those of your authorities there, or remove \
-         it from crls if nothing is ever revoked"
-    )]
-    NoLists {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// A file without a certificate.
-    #[error("roots: {label} has no certificate; put the authority's certificate in PEM there")]
-    NoRoot {
-        /// The file.
-        label: String,
-    },
-    /// What was read is of no use.
-    #[error("{}", .0.to_string().replacen("crl: ", "crls: ", 1))]
-    Parsed(#[from] ClientRootsError),
-    /// A file with authorities cannot be read.
-    #[error("roots: {0}")]
-    RootFile(CertificateFileError),
-    /// A folder with more lists than are used.
-    #[error("crls: {folder} has more than {CRLS_MAX} lists; remove those of others' authorities")]
-    TooManyFiles {
-        /// The folder.
-        folder: PathBuf,
-    },
-}
-
-/// A list whose next update is overdue, in words.
-#[derive(Debug)]
-struct EndedList {
-    issuer: String,
-    next_update: Timestamp,
-}
-
-impl EndedList {
-    fn of(list: &RevocationList) -> Self {
-        let next_update = Timestamp::from_unix_s(list.next_update_s);
-        Self { issuer: list.issuer_text.clone(), next_update }
-    }
-}
-
-impl std::fmt::Display for EndedList {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let day = self.next_update.to_string();
-        let day = day.split('T').next().unwrap_or_default();
-        write!(f, "crls: the list of {:?} ended on {day}", self.issuer)
-    }
-}
-
+const WITHOUT_LIST: &str = "clients that need the list are refused";
+const WITHOUT_ROOTS: &str = "clients whose certificates it verifies are refused";
 /// What DER begins with.
 const DER_SEQUENCE: u8 = 0x30;
 const NO_ROOT: &str = "roots: only intermediate authorities, so no client is trusted; add the \

@@ -12,7 +12,7 @@ use sealane_engine::tickets::UnixSeconds;
 use sealane_store::KeyedStore;
 
 use super::{
-    EXPIRIES_SHOWN_MAX, EXPIRY_WARNING_DAYS, Material, Reading, Survey, days_until, unix_s,
+    EXPIRIES_SHOWN_MAX, EXPIRY_WARNING_DAYS, Found, Material, Reading, Survey, days_until, unix_s,
 };
 use crate::config::ChallengeSource;
 
@@ -22,13 +22,11 @@ pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };
 fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     let listener = survey.listener;
     let Some(path) = &listener.store else { return };
-    let opened = reading.around.stores.of(path, reading.keys.as_ref(), &mut reading.checks);
-    let keyed = match opened {
-        Ok(Some(keyed)) => keyed,
-        // That there are no keys is said once, of the whole configuration.
-        Ok(None) => return,
-        Err(error) => return survey.errors.push(error.to_string()),
-    };
+    let (keyed, found) = reading.store(path, WITHOUT);
+    let is_faulty = found.is_some();
+    found.into_iter().for_each(|found| survey.note(reading, found));
+    // Missing keys are reported once, of the whole configuration.
+    let Some(keyed) = keyed else { return };
     if listener.acme_responder == Some(ChallengeSource::Store) {
         // What is wrong with what it serves is said where it is served.
         survey.challenges = Some(keyed);
@@ -44,7 +42,13 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         Ok(inventory) => {
             survey.warn(warnings(path, &store, &inventory, reading.around.now));
         }
-        Err(error) => survey.errors.push(error.to_string()),
+        // What is wrong with it has been noted.
+        Err(_) if is_faulty => {}
+        Err(error) => {
+            let (path, source, text) = (path.clone(), path.clone(), error.to_string());
+            let found = Found { is_kept: false, path, source, text, without: WITHOUT };
+            survey.note(reading, found);
+        }
     }
     (survey.store, survey.keyed_store) = (Some(store), Some(keyed));
 }
@@ -88,5 +92,6 @@ fn expiring(entry: &InventoryEntry, now: UnixSeconds) -> Option<String> {
     }
 }
 
+const WITHOUT: &str = "names in the store are refused";
 /// Permissions of the group and of everybody.
 const WRITABLE_BY_OTHERS: u32 = 0o022;

@@ -19,6 +19,8 @@ pub struct Summary {
     pub name: String,
     /// What it listens on.
     pub addresses: Vec<String>,
+    /// Whether it can serve a client at all, with what it has of its materials.
+    pub can_serve: bool,
     /// Where its plaintext goes.
     pub backends: Vec<String>,
     /// How a backend is chosen.
@@ -112,6 +114,7 @@ impl From<&Survey<'_>> for Summary {
         Self {
             name: listener.name.clone(),
             addresses: listener.addresses.iter().map(ToString::to_string).collect(),
+            can_serve: survey.can_serve(),
             backends: listener.destination.labels().chain(listener.responder_label()).collect(),
             balance: listener.destination.balance.name(),
             certificates: index.map(|i| i.inventory(EXPIRIES_SHOWN_MAX)).unwrap_or_default(),
@@ -141,6 +144,7 @@ impl Summary {
         Self {
             name: name.into(),
             addresses: Vec::new(),
+            can_serve: true,
             backends: Vec::new(),
             balance: "round-robin",
             certificates: Inventory::default(),

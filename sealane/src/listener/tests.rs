@@ -30,6 +30,7 @@ fn surveyed_with<'c>(config: &'c Config, client_roots: &mut KnownClientRoots) ->
     let mut around = Surroundings {
         client_roots,
         clients: &mut ClientContexts::new(),
+        last_good: &mut LastGood::default(),
         names: &mut Names::default(),
         now: UnixSeconds(1_800_000_000),
         resolve: &|names| {
@@ -64,8 +65,8 @@ fn a_backend_without_a_name_to_prove_is_never_spoken_to_in_the_clear() {
     config.listeners[0].destination.backend_tls =
         Some(BackendTls { trust: roots, ..BackendTls::default() });
     let survey = surveyed(&config);
-    assert!(survey.errors.iter().any(|error| error.starts_with("backend_tls: ")));
-    assert!(survey.backends[0].is_empty(), "{:?}", survey.errors);
+    assert!(survey.faults.iter().any(|fault| fault.text.starts_with("backend_tls: ")));
+    assert!(survey.backends[0].is_empty(), "{:?}", survey.faults);
 }
 
 #[test]
@@ -112,7 +113,8 @@ fn without_whom_to_believe_nobody_is_served_without_a_certificate() {
         rules: ClientRules::default(),
     };
     config.listeners[0].clients = Some(trust("absent.pem"));
-    assert!(served(&config).is_none());
+    let ClientCertificates::Required(roots) = served(&config).unwrap().clients else { panic!() };
+    assert!(roots.is_nobody());
     config.listeners[0].clients = Some(trust("a.pem"));
     assert!(matches!(served(&config).unwrap().clients, ClientCertificates::Required(_)));
 }
@@ -154,10 +156,10 @@ fn a_mistake_of_one_material_hides_no_mistake_of_another() {
     config.listeners[0].store = Some(folder.path().join("store"));
     let survey = surveyed(&config);
     for expected in ["absent.pem: ", "store: "] {
-        let told = survey.errors.iter().any(|error| error.contains(expected));
-        assert!(told, "{expected}: {:?}", survey.errors);
+        let is_noted = survey.faults.iter().any(|fault| fault.text.contains(expected));
+        assert!(is_noted, "{expected}: {:?}", survey.faults);
     }
-    assert_eq!(survey.errors.len(), 2, "{:?}", survey.errors);
+    assert_eq!((survey.faults.len(), survey.errors.len()), (2, 0), "{:?}", survey.faults);
     let expected = "backend a.test:1 does not resolve yet: no such host; connections to it are \
                     refused until it does";
     assert!(survey.warnings.concat().iter().any(|told| told.starts_with(expected)));

@@ -146,6 +146,7 @@ fn busy() -> ControlState {
             ..Summary::plain(&listener)
         }],
         access_log: Some(AccessLogCounters {
+            path: None,
             lanes: vec![Arc::new(log)],
             writer: Arc::new(WriterCounters::default()),
         }),

@@ -49,12 +49,19 @@ pub fn version() -> Result<i32, &'static str> {
     }
 }
 
-/// What the kernel would refuse of `config`, which was read from `file`: a line for each mistake.
-pub fn mistakes(file: Option<&Path>, config: &Config) -> Vec<String> {
+/// What the kernel would refuse of what is new in `config`, which was read from `file`: a line for
+/// each mistake. What cannot be read of something that is served already is a fault of that alone.
+pub fn mistakes(
+    file: Option<&Path>,
+    config: &Config,
+    is_new: impl Fn(&Path) -> bool,
+) -> Vec<String> {
     let Some(Ok(closed)) = CLOSED.get() else { return Vec::new() };
     let mut wanted = Wanted { closed, reached: HashMap::new() };
     let mut mistakes = Vec::new();
-    for (path, need) in needs::of(file, config) {
+    let is_material = |need| matches!(need, Need::Challenges | Need::Read | Need::Store);
+    let needs = needs::of(file, config).into_iter();
+    for (path, need) in needs.filter(|(path, need)| !is_material(*need) || is_new(path)) {
         let refused = wanted.refused(&path, need);
         mistakes.extend(refused.map(|problem| said_of(file, config, &path, problem)));
     }
@@ -124,9 +131,9 @@ impl Wanted<'_> {
         let leads = if link == real { "" } else { &format!(" leads to {},", real.display()) };
         let which = if leads.is_empty() { "" } else { " which" };
         let (verb, remedy) = match need {
-            Need::Read | Need::Challenges => ("read", READ_REMEDY),
+            Need::Read | Need::Challenges => ("read", read_remedy(&real)),
             Need::Log | Need::Socket | Need::Store | Need::TicketRoot => {
-                ("write", "restart Sealane")
+                ("write", "restart Sealane".to_owned())
             }
         };
         let what = format!(
@@ -164,6 +171,18 @@ impl Wanted<'_> {
     }
 }
 
+/// The remedy for what is at `real` and cannot be read. A rule is for a folder and not for its
+/// path, so it is the folder around a folder that lets another one take its place.
+fn read_remedy(real: &Path) -> String {
+    let folder = if real.is_dir() { real } else { real.parent().unwrap_or(real) };
+    let around = folder.parent().filter(|around| needs::is_of_few(around)).unwrap_or(folder);
+    format!(
+        "restart Sealane; if it will be replaced again, name the folder around it in \
+         process.sandbox_read before that: {}",
+        around.display()
+    )
+}
+
 /// The mistake at the place where `path` is written.
 fn said_of(file: Option<&Path>, config: &Config, path: &Path, problem: Problem) -> String {
     let files = file.into_iter().chain(config.included.iter().map(|path| &**path));
@@ -181,5 +200,3 @@ const COMMAND: &str = "store_key.command starts a program, and what that opens n
 const NOT_ENABLED: &str = "the kernel has Landlock turned off; add landlock to lsm= where it boots";
 const NOT_IMPLEMENTED: &str = "the kernel has no Landlock, which came with Linux 5.13";
 const OFF: &str = "process.sandbox is false";
-const READ_REMEDY: &str =
-    "restart Sealane, or name its folder in process.sandbox_read before a start";

@@ -30,6 +30,7 @@ mod host_names;
 mod limits;
 mod listener_limits;
 mod log;
+mod materials;
 mod moving;
 mod names_socket;
 mod pages;

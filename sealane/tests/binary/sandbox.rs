@@ -111,10 +111,11 @@ fn a_reload_that_wants_another_folder_is_refused_by_its_line_unless_that_was_for
     let line = 1 + text.lines().position(|line| line.starts_with("certificates")).unwrap();
     let expected = format!(
         "{}:{line}:17: listener[0].certificates[0]: {} is outside of what this process may read \
-         since its start (Landlock); restart Sealane, or name its folder in process.sandbox_read \
-         before a start",
+         since its start (Landlock); restart Sealane; if it will be replaced again, name the \
+         folder around it in process.sandbox_read before that: {}",
         rig.home.path().join("sealane.toml").display(),
         new.display(),
+        rig.world.path().display(),
     );
     assert_eq!(said, expected);
     assert_eq!(sealane.stop(), Some(0));
@@ -144,6 +145,37 @@ fn a_reload_that_wants_another_folder_is_refused_by_its_line_unless_that_was_for
         assert_eq!(sealane.count_said("not limited"), 0, "{:?}", sealane.said());
         assert_eq!(sealane.stop(), Some(0));
     }
+}
+
+/// A deployment replaces the whole folder of certificates, and the operator does what the log says.
+#[test]
+fn printed_remedy_lets_a_folder_be_replaced() {
+    let mut rig = Rig::new("");
+    let (folder, file) = (rig.at("certificates"), rig.at("certificates/site.pem"));
+    rig.certify(&file);
+    rig.settings.listeners[0].certificates = Some(folder.clone());
+    let swap = |rig: &Rig, number: usize| {
+        rig.certify(&rig.at("next/site.pem"));
+        fs::rename(&folder, rig.at(&format!("before-{number}"))).unwrap();
+        fs::rename(rig.at("next"), &folder).unwrap();
+    };
+    let Some(mut sealane) = rig.start() else { return };
+    swap(&rig, 1);
+    sealane.wait_until_said(" is outside of what this process may read");
+    // What was read before is served on.
+    rig.visit(rig.settings.listeners[0].address);
+    let said = sealane.said().concat();
+    let (_, remedy) = said.split_once("in process.sandbox_read before that: ").unwrap();
+    let around = remedy.split(';').next().unwrap();
+    rig.settings.more = format!("process.sandbox_read = [{around:?}]");
+    assert_eq!(sealane.stop(), Some(0));
+
+    let Some(sealane) = rig.start() else { return };
+    swap(&rig, 2);
+    sealane.wait_for_metrics("the reload", |metrics| {
+        metrics.sum("sealane_reloads_total", &[("outcome", "accepted")]) > 0
+    });
+    assert_eq!(sealane.metrics().sum("sealane_material_faults", &[]), 0, "{:#?}", sealane.said());
 }
 
 /// Moves a link as who renews does.

@@ -172,7 +172,7 @@ fn a_store_that_is_damaged_while_it_is_served_is_withdrawn_until_it_is_in_order(
         for reload in 2 * round - 1..=2 * round {
             site.sealane().signal(Signal::HUP);
             let sealane = site.sealane.as_mut().unwrap();
-            sealane.wait_until_said_times("reload refused, generation 1 goes on", reload);
+            sealane.wait_until_said_times("with 1 fault", reload);
         }
         let sealane = site.sealane.as_mut().unwrap();
         assert_eq!(sealane.count_said("nothing is served from it"), round);
@@ -201,7 +201,7 @@ fn what_takes_the_place_of_a_served_store_is_told_and_older_copies_are_refused()
     for reload in 1..=2 {
         site.sealane().signal(Signal::HUP);
         let sealane = site.sealane.as_mut().unwrap();
-        sealane.wait_until_said_times("reload refused, generation 1 goes on", reload);
+        sealane.wait_until_said_times("with 1 fault", reload);
     }
     assert_eq!(site.sealane().count_said(told), 1, "{:#?}", site.sealane().said());
     let served = site.served("later.test");

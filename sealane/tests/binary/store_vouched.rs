@@ -99,10 +99,9 @@ fn what_is_vouched_for_and_damaged_all_the_same_is_withdrawn_and_served_by_no_ne
     // Had it been ended by the damage, the next one would know.
     assert_eq!(sealane.stop(), Some(0));
     site.settings.write(site.path());
-    let mut serve = Command::new(BINARY);
-    let next = tools::run(serve.arg("serve").arg("--config").arg(site.path().join("sealane.toml")));
-    assert_eq!(next.status.code(), Some(3));
-    assert!(error_text(&next).contains("a name leads to no certificate"), "{}", error_text(&next));
+    let mut next = Sealane::start(site.path(), &site.settings);
+    next.wait_until_said("a name leads to no certificate");
+    assert_eq!(next.metrics().sum("sealane_material_faults", &[]), 1);
 }
 
 /// What is written right behind it would else hide it.

@@ -60,11 +60,11 @@ impl Site {
         self.sealane.as_mut().unwrap().wait_until_said_times(text, times);
     }
 
-    /// Reloads that are refused, by their numbers. Between two of them there is a look.
+    /// Reloads with a fault, by their numbers. Between two of them there is a look.
     fn reload_in_vain(&mut self, reloads: RangeInclusive<usize>) {
         for reload in reloads {
             self.sealane().signal(Signal::HUP);
-            self.wait_until_said("reload refused, generation 1 goes on", reload);
+            self.wait_until_said("with 1 fault", reload);
         }
     }
 }
@@ -129,7 +129,7 @@ fn what_length_and_first_pages_show_needs_no_check() {
 const CUT: &str = "cut short, or overwritten at its beginning";
 
 #[test]
-fn a_refused_reload_serves_no_store_that_was_withdrawn() {
+fn reload_serves_no_withdrawn_store() {
     let mut site = Site::new();
     let before = fs::read(site.file()).unwrap();
     // Two, because LMDB goes by its lock file to one of its two first pages in turn.

@@ -19,6 +19,9 @@ pub struct Verdict {
     pub took_ms: u64,
     /// Every mistake; if there is one, nothing has changed.
     pub errors: Vec<String>,
+    /// Materials that cannot be used as they are, while everything else that was read is served.
+    #[serde(default)]
+    pub faults: Vec<String>,
     /// What is served, but probably not meant.
     pub warnings: Vec<String>,
 }

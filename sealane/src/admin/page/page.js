@@ -66,8 +66,24 @@ function now(state, lanes) {
   document.getElementById("now").append(drawn);
   const days = state.uptime_s / 86400;
   const up = days >= 2 ? `${Math.floor(days)} days` : `${Math.floor(state.uptime_s / 60)} min`;
-  fill("head", `${state.version}, process ${state.pid}, ${state.phase}, up ${up}, `
-    + `${date(state.now)} UTC`);
+  const phase = element("span", condition(state), condition(state) === "serving" ? "good" : "bad");
+  fill("head", `${state.version}, process ${state.pid}, `, phase,
+    `, up ${up}, ${date(state.now)} UTC`);
+}
+
+function condition(state) {
+  if (state.phase !== "serving") return state.phase;
+  const refused = state.reloads.recent[0]?.outcome === "refused";
+  if (refused) return "serving, the last reload was refused";
+  const {total} = state.faults;
+  return total === 0 ? "serving" : `serving, faults: ${total}`;
+}
+
+function faults({total, shown}) {
+  document.getElementById("degraded").hidden = total === 0;
+  table("faults", ["listener", "what is wrong", "meanwhile"],
+    shown.map(({listener, what, consequence}) =>
+      [listener ?? "", element("span", what, "bad"), consequence]));
 }
 
 function imbalance(lanes, of) {
@@ -106,6 +122,7 @@ function reloads(state) {
     head.append(element("span", reload.outcome, good ? "good" : "bad"));
     head.append(`, generation ${reload.generation}, ${reload.took_ms} ms`);
     const said = [...reload.errors.map((text) => `error: ${text}`),
+      ...reload.faults.map((text) => `fault: ${text}`),
       ...reload.warnings.map((text) => `warning: ${text}`)];
     return [head, ...said.map((text) => element("pre", text))];
   });
@@ -138,6 +155,7 @@ function draw(state) {
     return { ...lane, share, rate: counts ? (lane.handshakes - was.handshakes) / passed : 0 };
   });
   now(state, lanes);
+  faults(state.faults);
   table("lanes", ["lane", "connections", "handshakes/s", "CPU"],
     lanes.map((lane) => [lane.lane, lane.connections, round(lane.rate), meter(lane.share)]));
   fill("balance", `Busiest: ${imbalance(lanes, (lane) => lane.connections)} of connections, `

@@ -36,6 +36,7 @@ pub(super) struct State {
     pub(super) uptime_s: u64,
     pub(super) generation: Generation,
     pub(super) reloads: Reloads,
+    pub(super) faults: Faults,
     pub(super) tickets: Tickets,
     pub(super) lanes: Vec<Lane>,
     pub(super) backends: Vec<Backend>,
@@ -78,6 +79,19 @@ pub(super) struct Reload {
     pub(super) outcome: String,
     pub(super) errors: Vec<String>,
     pub(super) warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Faults {
+    pub(super) total: u64,
+    pub(super) shown: Vec<Fault>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Fault {
+    pub(super) listener: Option<String>,
+    pub(super) what: String,
+    pub(super) consequence: String,
 }
 
 #[derive(Deserialize)]

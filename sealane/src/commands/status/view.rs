@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::commands::counted;
 use crate::commands::running::{printable, printable_line};
 
-use super::look::{AnnouncedRoot, Certificate, Lane, Look, Process, Reload, State, Tickets};
+use super::look::{
+    AnnouncedRoot, Certificate, Fault, Faults, Lane, Look, Process, Reload, State, Tickets,
+};
 
 /// What is drawn in.
 #[derive(Clone, Copy)]
@@ -58,6 +60,7 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
     )?;
     roots(text, tickets)?;
     unheld(text, &now.process)?;
+    faults(text, &now.faults)?;
     let reloaded = counted(reloads.accepted + reloads.refused, "reload");
     writeln!(text, "{reloaded}, {} refused", reloads.refused)?;
     for Reload { time, outcome, errors, warnings } in reloads.recent.iter().take(RELOADS_SHOWN_MAX)
@@ -80,6 +83,20 @@ fn roots(text: &mut String, tickets: &Tickets) -> std::fmt::Result {
     if let Some(root) = tickets.root.as_ref().filter(|_| !tickets.is_shared) {
         let root = printable_line(root);
         writeln!(text, "tickets of other machines are not opened: {root} has no usable root")?;
+    }
+    Ok(())
+}
+
+/// Materials that cannot be used as they are.
+fn faults(text: &mut String, faults: &Faults) -> std::fmt::Result {
+    if faults.total == 0 {
+        return Ok(());
+    }
+    writeln!(text, "degraded: {}", counted(faults.total, "fault"))?;
+    for Fault { listener, what, consequence } in faults.shown.iter().take(FINDINGS_SHOWN_MAX) {
+        let listener = listener.as_ref().map(|name| format!("listener {}: ", printable_line(name)));
+        let (listener, what) = (listener.unwrap_or_default(), printable_line(what));
+        writeln!(text, "  {listener}{what}; meanwhile {consequence}")?;
     }
     Ok(())
 }

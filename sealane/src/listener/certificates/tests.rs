@@ -43,10 +43,10 @@ fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) 
 fn load_listener(listener: &Listener, limits: &Limits) -> (Vec<String>, Vec<String>) {
     let policy = Policy::default();
     let provider = lane_provider(ProviderChoice::AwsLc, &policy.groups).unwrap();
-    let loaded = load(listener, limits, &provider.crypto, 1_800_000_000);
+    let loaded = load(listener, limits, (&provider.crypto, 1_800_000_000), &[]);
     let default = loaded.index.default_certificates().first();
     let names = default.map(|certificate| certificate.names().iter().map(ToString::to_string));
-    let errors = loaded.errors.iter().map(ToString::to_string).collect();
+    let errors = loaded.faults.iter().map(ToString::to_string).collect();
     (names.into_iter().flatten().collect(), errors)
 }
 

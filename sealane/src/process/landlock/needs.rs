@@ -181,7 +181,7 @@ fn on_the_way(link: PathBuf) -> Vec<PathBuf> {
 }
 
 /// Whether a folder is neither all of the machine nor one that belongs to every program.
-fn is_of_few(folder: &Path) -> bool {
+pub(super) fn is_of_few(folder: &Path) -> bool {
     folder.parent().is_some() && !SHARED_BY_ALL.iter().any(|shared| folder == Path::new(shared))
 }
 

@@ -332,8 +332,9 @@ fn two_hundred_reloads_and_twenty_bad_ones_cost_no_connection_and_no_ticket() {
     );
     assert_eq!((count(&load.failed), count(&load.cut)), (0, 0));
     assert!(count(&load.kept_echoes) >= kept);
-    // The watched files may bring about a few more.
-    assert!(accepted >= RELOADS as u64 && refused >= BAD_RELOADS as u64);
+    // The watched files may bring about a few more. Two of five leave a certificate with a fault,
+    // which keeps its last good state.
+    assert!(accepted >= RELOADS as u64 && refused >= BAD_RELOADS as u64 * 3 / 5);
 
     // A ticket is good for the certificate and the rules that its session began with.
     replace(&site.certificate(), &first_leaf);
@@ -383,7 +384,7 @@ impl Spoiling {
         }
     }
 
-    /// Leaves something behind that must be refused.
+    /// Leaves something behind that must change nothing.
     fn apply(&self, number: usize, site: &Site) {
         let config = site.path().join("sealane.toml");
         let (chain, _) = self.leaf.split_at(self.leaf.find("-----BEGIN PRIVATE").unwrap());

@@ -1,0 +1,85 @@
+//! What can be wrong with the authorities of clients and their revocation lists.
+
+use std::path::PathBuf;
+
+use sealane_certificate_files::CertificateFileError;
+use sealane_engine::client_certificates::{CRLS_MAX, ClientRootsError, RevocationList};
+use thiserror::Error;
+
+use crate::timestamp::Timestamp;
+
+/// Why clients cannot be asked for certificates as configured. The fault is the operator's.
+#[derive(Debug, Error)]
+pub(super) enum ClientTrustError {
+    /// Authorities hand lists out in either form.
+    #[error(
+        "crls: {path} is in DER; write it in PEM: openssl crl -inform DER -in {path} -out FILE.pem"
+    )]
+    Der {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A list that does not count any more.
+    #[error("{0}; fetch a newer one, or say on_expired_crl = \"accept\"")]
+    Ended(EndedList),
+    /// A folder cannot be listed.
+    #[error("crls: {folder}: {source}; let this user read it, or name another")]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file with a list cannot be read.
+    #[error("crls: {0}")]
+    ListFile(CertificateFileError),
+    /// A folder without a list.
+    #[error(
+        "crls: {folder} has no list (*.crl, *.pem); put those of your authorities there, or remove \
+         it from crls if nothing is ever revoked"
+    )]
+    NoLists {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file without a certificate.
+    #[error("roots: {label} has no certificate; put the authority's certificate in PEM there")]
+    NoRoot {
+        /// The file.
+        label: String,
+    },
+    /// What was read is of no use.
+    #[error("{}", .0.to_string().replacen("crl: ", "crls: ", 1))]
+    Parsed(#[from] ClientRootsError),
+    /// A file with authorities cannot be read.
+    #[error("roots: {0}")]
+    RootFile(CertificateFileError),
+    /// A folder with more lists than are used.
+    #[error("crls: {folder} has more than {CRLS_MAX} lists; remove those of others' authorities")]
+    TooManyFiles {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+/// A list whose next update is overdue, in words.
+#[derive(Debug)]
+pub(super) struct EndedList {
+    issuer: String,
+    next_update: Timestamp,
+}
+
+impl EndedList {
+    pub(super) fn of(list: &RevocationList) -> Self {
+        let next_update = Timestamp::from_unix_s(list.next_update_s);
+        Self { issuer: list.issuer_text.clone(), next_update }
+    }
+}
+
+impl std::fmt::Display for EndedList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let day = self.next_update.to_string();
+        let day = day.split('T').next().unwrap_or_default();
+        write!(f, "crls: the list of {:?} ended on {day}", self.issuer)
+    }
+}
