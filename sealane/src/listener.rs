@@ -224,7 +224,7 @@ impl<'c> Survey<'c> {
         // A name may ask for less than the listener does.
         let asks_in_vain = |believed: &Believed<'_>| {
             let is_required = believed.trust.demand == ClientDemand::Required;
-            is_required && believed.roots.as_ref().is_some_and(|roots| roots.is_nobody())
+            is_required && believed.roots.as_ref().is_some_and(|roots| roots.has_no_authority())
         };
         let is_in_vain = !self.clients.is_empty() && self.clients.iter().all(asks_in_vain);
         let listener = self.listener;

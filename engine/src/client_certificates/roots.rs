@@ -104,8 +104,8 @@ impl ClientRoots {
 
     /// No authority: every client certificate is refused. It takes the place of authorities or
     /// lists that cannot be read, so that their absence lets no client in.
-    pub fn nobody() -> Self {
-        let digest = Sha256::digest(NOBODY).into();
+    pub fn without_authority() -> Self {
+        let digest = Sha256::digest(NO_AUTHORITY).into();
         let pinned = Pinned::all(std::iter::empty(), Purpose::Client, false);
         let (anchors, crls) = (Anchors::default(), RevocationLists::default());
         Self {
@@ -120,8 +120,8 @@ impl ClientRoots {
     }
 
     /// Whether no authority is trusted.
-    pub fn is_nobody(&self) -> bool {
-        self.digest == <[u8; 32]>::from(Sha256::digest(NOBODY))
+    pub fn has_no_authority(&self) -> bool {
+        self.digest == <[u8; 32]>::from(Sha256::digest(NO_AUTHORITY))
     }
 
     /// The same, but clients are not told who is trusted, and choose for themselves what to show.
@@ -328,7 +328,7 @@ fn read_crls(
 }
 
 /// What the digest of no authority is made of.
-const NOBODY: &[u8] = b"sealane client authorities 2, none";
+const NO_AUTHORITY: &[u8] = b"sealane client authorities 2, none";
 /// Revocation lists of one policy.
 pub const CRLS_MAX: usize = 256;
 /// Bytes of all revocation lists of one policy together, as PEM.

@@ -113,7 +113,8 @@ fn believe(
 ) -> Option<Arc<ClientRoots>> {
     let mut loaded = Loaded::default();
     let made = loaded.parse(trust, reading);
-    let made = reading.around.client_roots.share(made.unwrap_or_else(ClientRoots::nobody));
+    let made =
+        reading.around.client_roots.share(made.unwrap_or_else(ClientRoots::without_authority));
     loaded.judge(&made, trust, reading.now_s());
     if trust.demand == ClientDemand::Required && reading.config.tickets.root.is_some() {
         loaded.warnings.push(SHARED_TICKETS.to_owned());

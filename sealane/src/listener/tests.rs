@@ -114,7 +114,7 @@ fn without_whom_to_believe_nobody_is_served_without_a_certificate() {
     };
     config.listeners[0].clients = Some(trust("absent.pem"));
     let ClientCertificates::Required(roots) = served(&config).unwrap().clients else { panic!() };
-    assert!(roots.is_nobody());
+    assert!(roots.has_no_authority());
     config.listeners[0].clients = Some(trust("a.pem"));
     assert!(matches!(served(&config).unwrap().clients, ClientCertificates::Required(_)));
 }

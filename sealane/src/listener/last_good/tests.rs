@@ -169,7 +169,7 @@ fn admitted(survey: &Survey<'_>) -> String {
 fn believed(survey: &Survey<'_>) -> String {
     let roots = survey.clients[0].roots.as_ref().unwrap();
     let (all, unlisted) = (roots.subjects().len(), roots.unlisted().len());
-    match roots.is_nobody() {
+    match roots.has_no_authority() {
         true => "nobody".into(),
         false => format!("{all} authorities, {} lists, {unlisted} unlisted", roots.lists().len()),
     }
