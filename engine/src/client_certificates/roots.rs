@@ -304,7 +304,8 @@ fn read_crls(
         let found = sections(text).map_err(|PemError { damage, line }| {
             ClientRootsError::BrokenCrlPem { label: (*label).to_owned(), line, damage }
         })?;
-        // Certificates of the issuers may be in the same file; the trusted ones are named elsewhere.
+        // Certificates of the issuers may be in the same file; the trusted ones are named
+        // elsewhere.
         let found = found.into_iter().filter(|each| each.kind == SectionKind::RevocationList);
         for (found, section) in found.enumerate() {
             let position = found + 1;
