@@ -1,5 +1,11 @@
 //! The PEM reader against OpenSSL's: 2,000 mutated files of certificates, keys and lists give the
 //! sections that OpenSSL reads, or an error.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

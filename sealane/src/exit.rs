@@ -34,11 +34,11 @@ impl Exit {
             Self::Cut => 4,
             Self::Failed => 1,
             Self::Invalid => 3,
-            Self::Noted => 6,
+            // Of different commands: `convert` and `check --strict`.
+            Self::Noted | Self::Warned => 6,
             Self::Ok => 0,
             Self::Partly => 5,
             Self::Usage => 2,
-            Self::Warned => 6,
         }
     }
 
