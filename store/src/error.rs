@@ -311,8 +311,12 @@ fn remedy(found: u32) -> &'static str {
 /// The format that this version reads and writes. In format 1 neither names nor dates were proven.
 pub(crate) const FORMAT: u32 = 2;
 
-/// What to do about a refusal of the system.
+/// The remedy for a refusal of the system.
 fn system_remedy(source: &io::Error) -> &'static str {
+    // LMDB reports a write that was cut short by a full disk in this way.
+    if rustix::io::Errno::from_io_error(source) == Some(rustix::io::Errno::IO) {
+        return "make room on its disk; if it is not full, check the disk";
+    }
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on its disk",
         _ => "see that the folder is there and this user may write in it",

@@ -89,7 +89,7 @@ fn a_store_is_made_when_there_is_something_to_put_into_it() {
     for (stream, why) in [
         ("", "nothing in it"),
         ("hello\n", "line 1"),
-        (&a[..a.len() / 2], "standard input, line 1"),
+        (&a[..a.len() / 2], "standard input:1: "),
         (parts(&a).0, "standard input, line 1"),
     ] {
         let mut command = site.command(&["import", "--create", "-"]);
