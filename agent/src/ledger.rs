@@ -218,15 +218,18 @@ impl Ledger {
     /// brought it back.
     pub(crate) fn is_over(&self, order: &OrderEntry) -> Result<bool, LedgerError> {
         let held_s = self.held(&order.names)?.map(|held| held.imported_s);
-        // Clocks of machines differ: the certificate that it was to replace counts as well.
-        let before_s = order.held_put_s;
-        if before_s.is_some_and(|before_s| held_s.is_some_and(|held_s| held_s > before_s)) {
+        // Clocks of machines differ: the certificate that it replaces decides, if it is known.
+        let is_newer = match order.held_put_s {
+            Some(before_s) => held_s.is_some_and(|held_s| held_s > before_s),
+            None => held_s.is_some_and(|held_s| held_s >= order.begun_s),
+        };
+        if is_newer {
             return Ok(true);
         }
         let removed = order.names.iter().map(|name| self.store.store().removal(name));
         let removed = removed.collect::<Result<Vec<_>, _>>()?;
         let removed_s = removed.into_iter().flatten().map(|word| word.at_s);
-        Ok(held_s.into_iter().chain(removed_s).any(|put_s| put_s >= order.begun_s))
+        Ok(removed_s.into_iter().any(|removed_s| removed_s > order.begun_s))
     }
 
     /// An order as another machine takes it over.

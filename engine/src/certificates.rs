@@ -100,6 +100,11 @@ impl Certificate {
         (self.not_before_s..=self.chain_not_after_s).contains(&now_s)
     }
 
+    /// Whether the server's own certificate is in date at a time in Unix seconds.
+    pub fn is_leaf_valid_at(&self, now_s: i64) -> bool {
+        (self.not_before_s..=self.not_after_s).contains(&now_s)
+    }
+
     /// Tells this chain and key from all others.
     pub fn digest(&self) -> CertificateDigest {
         self.digest

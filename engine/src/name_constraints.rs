@@ -144,6 +144,7 @@ fn names_of(certificate: &X509Certificate<'_>) -> Option<Vec<Name>> {
             GeneralName::DirectoryName(name) => add_directory(&name, &mut names),
             // Constraints on mail addresses hold for it too (RFC 9598), and it is in other words.
             GeneralName::OtherName(kind, _) if kind == SMTP_UTF8_MAILBOX => return None,
+            GeneralName::Invalid(..) => return None,
             GeneralName::RFC822Name(address) => names.push(Name::Mail(address.to_owned())),
             _ => {}
         }

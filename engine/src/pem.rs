@@ -216,7 +216,8 @@ fn mark<'t>(line: &'t [u8], start: &[u8]) -> Result<&'t [u8], Damage> {
 /// Operators comment sections out with `#`.
 fn resembles_mark(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
-    if line.first() == Some(&b'#') {
+    // A comment; but a text whose lines end in CR alone is one line.
+    if line.first() == Some(&b'#') && !line.trim_ascii_end().contains(&b'\r') {
         return false;
     }
     let upper = line.to_ascii_uppercase();

@@ -3,7 +3,9 @@
 //!
 //! A handshake costs as much as thousands of bytes. So in each turn established connections go
 //! first, and handshakes get [`TURN_US`]. Clients whose hello waits for the lane are in a queue of
-//! at most [`WAIT_US`] of work. Sessions that have begun go before hellos: their signature is paid.
+//! at most [`WAIT_US`] of work. Sessions that have begun go before hellos, because their signature
+//! is mostly paid, but only [`BEGUN_IN_A_ROW_MAX`] of them: a client that was asked to repeat its
+//! hello has its signature still to come.
 //! Of the hellos, the newest and the oldest get equal shares: the newest client is the least likely
 //! to leave before it is served, and the oldest is served although others keep coming.
 
@@ -19,6 +21,10 @@ use crate::token::{Source, Token};
 pub(crate) struct Admission {
     /// Connections whose session has begun.
     begun: VecDeque<u64>,
+    /// How many of these were served since the last hello.
+    begun_in_a_row: usize,
+    /// Whether the last one that was taken was a hello, by whose cost the lane is judged.
+    has_taken_hello: bool,
     /// Connections without a session, oldest first.
     hellos: VecDeque<u64>,
     /// The moving average of the time that one of these takes, times [`COST_WEIGHT`].
@@ -31,6 +37,8 @@ pub(crate) struct Admission {
 pub(crate) const TURN_US: u64 = 5_000;
 /// Work that may wait in the lane: clients beyond it stay in the kernel's queue.
 const WAIT_US: u64 = 200_000;
+/// Sessions that have begun and are served before the next hello.
+const BEGUN_IN_A_ROW_MAX: usize = 3;
 /// The cost of a handshake step before one has been measured: a signature by RSA-4096 with room.
 const FIRST_COST_US: u64 = 2_000;
 /// The weight of the average against one measurement.
@@ -40,6 +48,8 @@ impl Admission {
     pub(crate) fn new() -> Self {
         Self {
             begun: VecDeque::new(),
+            begun_in_a_row: 0,
+            has_taken_hello: false,
             hellos: VecDeque::new(),
             weighed_cost_us: FIRST_COST_US * COST_WEIGHT,
             takes_newest: false,
@@ -62,9 +72,12 @@ impl Admission {
     }
 
     fn next(&mut self) -> Option<u64> {
-        if let Some(bits) = self.begun.pop_front() {
+        let is_turn_of_begun = self.begun_in_a_row < BEGUN_IN_A_ROW_MAX || self.hellos.is_empty();
+        if let Some(bits) = is_turn_of_begun.then(|| self.begun.pop_front()).flatten() {
+            (self.begun_in_a_row, self.has_taken_hello) = (self.begun_in_a_row + 1, false);
             return Some(bits);
         }
+        (self.begun_in_a_row, self.has_taken_hello) = (0, true);
         self.takes_newest = !self.takes_newest;
         if self.takes_newest { self.hellos.pop_back() } else { self.hellos.pop_front() }
     }
@@ -100,7 +113,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             let Some(slot) = self.next_handshake() else { return };
             self.drive(slot);
             let began_us = std::mem::replace(&mut now_us, self.core.now_us());
-            self.admission.note_cost(now_us - began_us);
+            if self.admission.has_taken_hello {
+                self.admission.note_cost(now_us - began_us);
+            }
             if now_us >= until_us {
                 return;
             }
@@ -167,5 +182,14 @@ mod tests {
         let order: Vec<u64> = std::iter::from_fn(|| admission.next()).collect();
         assert_eq!(order, [8, 9, 4, 1, 3, 2]);
         assert!(admission.is_idle());
+    }
+
+    #[test]
+    fn begun_sessions_leave_hellos_their_turn() {
+        let mut admission = Admission::new();
+        admission.hellos.extend([1, 2]);
+        admission.begun.extend(10..18);
+        let order: Vec<u64> = std::iter::from_fn(|| admission.next()).collect();
+        assert_eq!(order, [10, 11, 12, 2, 13, 14, 15, 1, 16, 17]);
     }
 }

@@ -235,7 +235,10 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 if entry.connection.awaits_admission() {
                     return self.queue(slot);
                 }
-                entry.connection.queued = false;
+                // An established connection keeps its one place among those that have work left.
+                if entry.connection.is_handshaking() {
+                    entry.connection.queued = false;
+                }
                 self.drive(slot);
             }
         }

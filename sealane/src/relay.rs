@@ -39,7 +39,7 @@ use crate::notices::Notices;
 use crate::proxy_header::{self, Malformed};
 
 use admission::Visitors;
-use cancel::CancelRequest;
+use cancel::{CancelBudget, CancelRequest};
 use clients::LaneClients;
 use relayed::Stage;
 use turn::RelayTurn;
@@ -56,6 +56,7 @@ pub use source::Source;
 /// One lane's relay.
 pub struct Relay {
     attendant: Attendant,
+    cancels: CancelBudget,
     clients: LaneClients,
     giver: NumberGiver,
     lane: usize,
@@ -77,7 +78,8 @@ impl Relay {
     ) -> Self {
         let (lane, clients) = (giver.lane, LaneClients::default());
         let visitors = Visitors::of_lane(lane);
-        Self { attendant, clients, giver, lane, log, notices, refused, visitors }
+        let cancels = CancelBudget::default();
+        Self { attendant, cancels, clients, giver, lane, log, notices, refused, visitors }
     }
 
     /// Reads the PROXY header of a connection, and lets the client in that it announces.
@@ -258,11 +260,14 @@ impl Service for Relay {
         if header.tells(Tlv::Ssl) || self.log.is_some() {
             doubted(link).into_iter().for_each(|distrust| relayed.doubt(distrust));
         }
-        let mut turn = self.turn(relayed, link, settings);
-        if turn.relayed.cancel().is_some() {
-            turn.link.abandon_client();
-            return turn.cancel_at_next();
+        if relayed.cancel().is_some() {
+            link.abandon_client();
+            if !self.cancels.take(link.now_ms()) {
+                return link.finish(&[]);
+            }
+            return self.turn(relayed, link, settings).cancel_at_next();
         }
+        let mut turn = self.turn(relayed, link, settings);
         turn.connect()?;
         if settings.spoken == Spoken::Redirect {
             // Its request has been read: whoever says more, or stays, holds nothing up.
@@ -286,7 +291,10 @@ impl Service for Relay {
             turn.relayed.set_cancel(CancelRequest::new(plain.filled(), false));
             plain.clear();
             turn.link.abandon_client();
-            return turn.open().map(|_| ());
+            if !self.cancels.take(link.now_ms()) {
+                return link.finish(&[]);
+            }
+            return self.turn(relayed, link, settings).open().map(|_| ());
         }
         // On loopback, and wherever the backend is near, the connection is there already: trying
         // to send at once saves a wake-up.

@@ -1,8 +1,9 @@
 //! A limit on how many certificates one client has in a store: [`Quota`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use sealane_engine::certificates::Certificate;
+use sealane_engine::certificates::{Certificate, CertificateDigest};
 use sealane_store::{Listed, Store, StoreError};
 
 /// The certificates of one client, known by the source in their labels, and how many there may be.
@@ -47,9 +48,11 @@ impl Quota {
         store: &Store,
         certificates: &[Arc<Certificate>],
     ) -> Result<Result<(), QuotaReached>, StoreError> {
-        let mut new = 0;
+        let (mut new, mut replaced) = (0, HashSet::new());
         for certificate in certificates {
-            new += usize::from(!self.replaces_own(store, certificate)?);
+            // A certificate that leaves makes room for one.
+            let room = self.replaced_by(store, certificate)?.into_iter();
+            new += usize::from(!room.into_iter().any(|old| replaced.insert(old)));
         }
         let (held, max) = (self.held, self.max);
         if new > 0 && held.saturating_add(new) > max {
@@ -59,14 +62,19 @@ impl Quota {
         Ok(Ok(()))
     }
 
-    /// Whether a certificate of this client leaves the store when `certificate` comes, or is it.
-    fn replaces_own(&self, store: &Store, certificate: &Certificate) -> Result<bool, StoreError> {
-        let Some(name) = certificate.names().first() else { return Ok(false) };
+    /// Certificates of this client that leave the store when `certificate` comes, or are it.
+    fn replaced_by(
+        &self,
+        store: &Store,
+        certificate: &Certificate,
+    ) -> Result<Vec<CertificateDigest>, StoreError> {
+        let Some(name) = certificate.names().first() else { return Ok(Vec::new()) };
         let covers = |old: &Listed| {
             let has = |name: &String| certificate.names().iter().any(|new| **new == **name);
             old.key_type == certificate.key_type() && self.has(old) && old.names.iter().all(has)
         };
-        Ok(store.find(name)?.iter().any(covers))
+        let found = store.find(name)?.into_iter();
+        Ok(found.filter(covers).map(|old| old.digest).collect())
     }
 
     fn has(&self, listed: &Listed) -> bool {

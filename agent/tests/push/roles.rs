@@ -157,6 +157,9 @@ fn role_stores_no_more_than_its_quota() {
     assert_eq!(site.put("few.test", two.as_bytes()).status, 200);
     let renewed = [server(&["a.test"]), server(&["b.test"])].concat();
     assert_eq!(site.put("few.test", renewed.as_bytes()).status, 200, "renewals are no more");
+    let shared = [server(&["a.test", "x.test"]), server(&["a.test", "y.test"])].concat();
+    let refused = site.put("few.test", shared.as_bytes());
+    assert_eq!(refused.status, 403, "one certificate makes room for one: {refused:?}");
     let refused = put("c.test");
     assert_eq!(refused.status, 403, "{refused:?}");
     assert!(refused.body.contains("more than 2, the certificates_max of this role"), "{refused:?}");
@@ -260,7 +263,7 @@ fn a_reload_takes_other_roles_and_revocations_and_what_is_wrong_changes_nothing(
     let lists = "revocation_lists = [\"revoked.pem\"]";
     site.configure(lists, ROLES);
     site.signal(Signal::HUP);
-    site.wait_until_said("revoked.pem: no list in it; it needs a PEM section X509 CRL");
+    site.wait_until_said("revoked.pem: no revocation list (PEM section X509 CRL) in it");
     assert_eq!(site.put("late.test", server(&["late.test"]).as_bytes()).status, 200);
     // A list that has ended refuses all clients of its issuer.
     site.revoke_until(8, 2025);

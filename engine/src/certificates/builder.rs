@@ -292,7 +292,11 @@ impl<'a> IndexBuilder<'a> {
             .enumerate()
             .flat_map(|(order, certificate)| {
                 let rank = certificate.key_type.rank();
-                let is_out_of_date = !certificate.is_valid_at(self.now_s);
+                // Clients may do without an expired intermediate, but not without the leaf.
+                let is_out_of_date = (
+                    !certificate.is_leaf_valid_at(self.now_s),
+                    !certificate.is_valid_at(self.now_s),
+                );
                 let last_first = Reverse(certificate.chain_not_after_s);
                 certificate
                     .names

@@ -477,7 +477,7 @@ impl Lane {
                 let found = self.served.index.group(group).iter();
                 let mut usable = found.filter(|each| {
                     each.key_type().is_accepted(schemes)
-                        && now_s.is_none_or(|now_s| each.is_valid_at(now_s))
+                        && now_s.is_none_or(|now_s| each.is_leaf_valid_at(now_s))
                 });
                 usable.find_map(|each| self.key_of_file(each, true, keys))
             }

@@ -240,8 +240,10 @@ pub(super) const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 const FALLBACK_SCSV: u16 = 0x5600;
 /// RFC 1035 section 2.3.4.
 const HOST_NAME_LEN_MAX: usize = 253;
-/// RFC 8449 section 4.
-const RECORD_SIZE_LIMIT_MIN: u16 = 64;
+/// The smallest record_size_limit that is kept to (RFC 8449 allows 64). The server does not answer
+/// the extension, so it may pass over a limit. Smaller records take more room on the wire than a
+/// lane's buffer has.
+const RECORD_SIZE_LIMIT_MIN: u16 = 512;
 const SSL3: u16 = 0x0300;
 const TLS12: u16 = 0x0303;
 const TLS13: u16 = 0x0304;

@@ -497,7 +497,7 @@ fn faulty_roots_and_lists_are_named() {
     let empty = error(&[good, b"nothing"], &[]).to_string();
     assert!(empty.starts_with("roots: ca[1]: no certificate"), "{empty}");
     let no_list = error(&[good], &[good]).to_string();
-    assert!(no_list.starts_with("crl[0]: no list"), "{no_list}");
+    assert!(no_list.starts_with("crl[0]: no revocation list"), "{no_list}");
     let broken = error(&[good], &[crl("AA#A").as_bytes()]);
     assert!(matches!(broken, ClientRootsError::BrokenCrlPem { line: 2, .. }));
     let wrong = error(&[good], &[crl("MAA=").as_bytes()]);

@@ -229,8 +229,9 @@ fn full_queue_leaves_clients_to_the_kernel() {
     });
     rig.gate.wait();
     let accepted = told.recv().unwrap();
-    // One batch of 64 may come on top of what the lane does in 200 ms: 100 to begin with, then 33.
-    assert!(accepted <= 100 + 64, "{accepted} of 400 clients are accepted");
+    // A lane does 100 in 200 ms to begin with, then 33. Two batches of 64 may come on top: clients
+    // whose hello has not been read yet, and those of the same turn.
+    assert!(accepted <= 100 + 2 * 64, "{accepted} of 400 clients are accepted");
     drop(clients);
     rig.stop();
 }

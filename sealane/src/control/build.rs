@@ -18,7 +18,9 @@ use crate::backends::{
     PlannedBackend, RelaySettings, places,
 };
 use crate::challenges::{Responder, Source};
-use crate::config::{self, BackendAddress, ChallengeSource, Config, ProxyHeader, Share, Spoken};
+use crate::config::{
+    self, BackendAddress, ChallengeSource, Config, ProxyHeader, Share, Spoken, undercuts_between,
+};
 use crate::listener::{
     Contexts, Fault, KnownClientRoots, LastGood, Names, Summary, Surroundings, Survey, Surveys,
     resolve_all, said_of, survey,
@@ -220,8 +222,17 @@ pub(super) fn build(
         last_good,
         summaries,
         tickets,
-        warnings: surveys.iter().flat_map(shown_warnings).collect(),
+        warnings: surveys
+            .iter()
+            .flat_map(shown_warnings)
+            .chain(undercut_warnings(config))
+            .collect(),
     })
+}
+
+/// Demands for client certificates that another listener undercuts.
+fn undercut_warnings(config: &Config) -> impl Iterator<Item = String> {
+    undercuts_between(config).into_iter().map(|(listener, text)| said_of(listener, &text))
 }
 
 fn take_faults(survey: &mut Survey<'_>) -> Vec<Fault> {

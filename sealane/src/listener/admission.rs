@@ -102,10 +102,12 @@ fn networks(
             _ => Ok(found),
         });
         let settled = reading.settle(|good| &mut good.networks, path, read);
+        // A last good state that does not fit any more is no state to go on with.
+        let fits = settled.value.as_ref().is_some_and(|found| found.len() <= left);
         networks.extend(settled.value.iter().flat_map(|found| found.iter().copied()).take(left));
-        is_whole &= settled.value.is_some();
+        is_whole &= fits;
         if let Some(error) = settled.error {
-            let (is_kept, path, source) = (settled.is_kept, path.clone(), path.clone());
+            let (is_kept, path, source) = (settled.is_kept && fits, path.clone(), path.clone());
             let without = if key == ALLOW { WITHOUT_ALLOW } else { WITHOUT_DENY };
             let text = format!("{key}: {error}");
             survey.note(reading, Found { is_kept, path, source, text, without });

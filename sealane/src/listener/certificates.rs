@@ -56,6 +56,9 @@ fn note(survey: &mut Survey<'_>, reading: &Reading<'_, '_>, fault: CertificateFa
         CertificateFileError::Certificate(CertificateError::DefaultMissing { wanted }) => {
             listener.certificates.is_empty() || reading.is_new_default(&listener.name, wanted)
         }
+        // To leave certificates out would end names that are served.
+        CertificateFileError::TooManyCertificates { .. }
+        | CertificateFileError::TooManyNames { .. } => reading.around.last_good.has_served(),
         _ => false,
     };
     let text = match &error {

@@ -13,7 +13,8 @@ use sealane_engine::client_certificates::{
 };
 
 use self::error::{ClientTrustError, EndedList};
-use super::{Found, Material, Reading, Survey, said_of_route};
+use super::last_good::ByPath;
+use super::{Found, LastGood, Material, Reading, Survey, said_of_route};
 use crate::config::{self, ClientDemand, ClientTrust, Route};
 
 pub(super) const MATERIAL: Material = Material { files, read };
@@ -148,6 +149,8 @@ struct Loaded {
     found: Vec<Found>,
     /// Whether one of the files has a root, and not intermediate authorities only.
     has_root: bool,
+    /// Whether a list is missing that was never in order.
+    has_lost_list: bool,
     roots: Vec<RootFile>,
     /// What the operator should know.
     warnings: Vec<String>,
@@ -179,9 +182,13 @@ impl Loaded {
                 // One of them is wrong: which?
                 false => made(&authorities, std::slice::from_ref(&text)).map(|_| text),
             });
-            lists.extend(self.settle(reading, (&source, &path), judged, WITHOUT_LIST));
+            let good: Of = |good| &mut good.lists;
+            let list = self.settle(reading, good, (&source, &path), judged, WITHOUT_LIST);
+            self.has_lost_list |= list.is_none();
+            lists.extend(list);
         }
-        if lists.is_empty() && !trust.crls.is_empty() {
+        // Its issuer is unknown, and an older list of that issuer may be among the others.
+        if self.has_lost_list || lists.is_empty() && !trust.crls.is_empty() {
             return None;
         }
         match made(&authorities, &lists) {
@@ -199,12 +206,12 @@ impl Loaded {
         reading: &mut Reading<'_, '_>,
         read: Vec<ReadList>,
     ) {
-        let known = reading.around.last_good.texts.iter();
+        let known = reading.around.last_good.lists.iter();
         let known = known.filter(|(path, _)| is_of(trust, path));
-        reading.good.texts.extend(known.map(|(path, bytes)| (path.clone(), Arc::clone(bytes))));
+        reading.good.lists.extend(known.map(|(path, bytes)| (path.clone(), Arc::clone(bytes))));
         for ((source, path), read) in read {
             if let Err(error) = read {
-                let (text, is_kept) = (error.to_string(), reading.good.texts.contains_key(&path));
+                let (text, is_kept) = (error.to_string(), reading.good.lists.contains_key(&path));
                 self.found.push(Found { is_kept, path, source, text, without: WITHOUT_LIST });
             }
         }
@@ -246,9 +253,10 @@ impl Loaded {
         source: &Path,
         error: &ClientTrustError,
     ) -> Vec<ReadList> {
-        let known = reading.around.last_good.texts.iter();
-        let mut known: Vec<_> = known.filter(|(path, _)| path.starts_with(source)).collect();
+        let known = reading.around.last_good.lists.iter();
+        let mut known: Vec<_> = known.filter(|(path, _)| is_at(source, path)).collect();
         known.sort();
+        self.has_lost_list |= known.is_empty();
         let text = |(path, bytes): (&PathBuf, &Arc<[u8]>)| {
             let (path, source) = (path.clone(), source.to_owned());
             let text = Text { bytes: Arc::clone(bytes), path: path.clone() };
@@ -273,7 +281,7 @@ impl Loaded {
         authorities: &[Text],
         error: &ClientTrustError,
     ) -> Option<ClientRoots> {
-        let known = reading.around.last_good.texts.iter();
+        let known = reading.around.last_good.lists.iter();
         let known = known.filter(|(path, _)| is_of(trust, path));
         let mut known: Vec<_> = known
             .map(|(path, bytes)| {
@@ -284,8 +292,7 @@ impl Loaded {
         known.sort_by(|one, other| one.path.cmp(&other.path));
         let kept = made(authorities, &known).ok().filter(|_| !known.is_empty());
         if kept.is_some() {
-            reading.good.texts.retain(|path, _| !is_of(trust, path));
-            reading.good.texts.extend(known.into_iter().map(|text| (text.path, text.bytes)));
+            reading.good.lists.extend(known.into_iter().map(|text| (text.path, text.bytes)));
         }
         let source = trust.crls.first().or(trust.roots.first()).cloned().unwrap_or_default();
         self.found.push(Found {
@@ -308,7 +315,7 @@ impl Loaded {
             let source = &root.source;
             format!("roots: {source}: a CA certificate in it has expired; replace it")
         }));
-        for list in made.lists().iter().filter(|list| list.next_update_s < now_s) {
+        for list in made.lists().iter().filter(|list| list.next_update_s <= now_s) {
             let ended = EndedList::of(list);
             if trust.rules.accept_ended_lists {
                 self.warnings.push(format!("{ended}; it counts on: fetch a newer one"));
@@ -336,7 +343,8 @@ impl Loaded {
 
     fn authorities(&mut self, path: &Path, reading: &mut Reading<'_, '_>) -> Option<Text> {
         let read = read_authorities(path);
-        let text = self.settle(reading, (path, path), read, WITHOUT_ROOTS)?;
+        let good: Of = |good| &mut good.authorities;
+        let text = self.settle(reading, good, (path, path), read, WITHOUT_ROOTS)?;
         let (root, has_root) = root_file(&text.path, &text.bytes).ok()?;
         self.has_root |= has_root;
         self.roots.push(root);
@@ -346,12 +354,13 @@ impl Loaded {
     fn settle(
         &mut self,
         reading: &mut Reading<'_, '_>,
+        of: Of,
         (source, path): (&Path, &Path),
         read: Result<Text, ClientTrustError>,
         without: &'static str,
     ) -> Option<Text> {
         let read = read.map(|text| text.bytes);
-        let settled = reading.settle(|good| &mut good.texts, path, read);
+        let settled = reading.settle(of, path, read);
         let is_kept = settled.is_kept;
         if let Some(error) = settled.error {
             let (source, path, text) = (source.to_owned(), path.to_owned(), error.to_string());
@@ -361,12 +370,20 @@ impl Loaded {
     }
 }
 
+/// The last good state of one kind of file.
+type Of = fn(&mut LastGood) -> &mut ByPath<Arc<[u8]>>;
+
 /// A list with what the configuration names and the file.
 type ReadList = ((PathBuf, PathBuf), Result<Text, ClientTrustError>);
 
 /// Whether the file `path` is one with lists of `trust`.
 fn is_of(trust: &ClientTrust, path: &Path) -> bool {
-    trust.crls.iter().any(|source| path.starts_with(source))
+    trust.crls.iter().any(|source| is_at(source, path))
+}
+
+/// Whether `path` is the file `source`, or in the folder `source`.
+fn is_at(source: &Path, path: &Path) -> bool {
+    path == source || path.parent() == Some(source)
 }
 
 /// What `authorities` and `lists` make together.

@@ -24,10 +24,14 @@ use crate::process::landlock;
 /// What all materials were when they were last in order.
 #[derive(Clone, Default)]
 pub struct LastGood {
+    /// Files with authorities of clients.
+    pub(super) authorities: ByPath<Arc<[u8]>>,
     /// Certificates of files.
     pub(super) certificates: Vec<Arc<CertificateIndex>>,
     /// Own certificates for backends, by the file with the chain.
     pub(super) identities: ByPath<ClientIdentity>,
+    /// Files with revocation lists of clients.
+    pub(super) lists: ByPath<Arc<[u8]>>,
     /// Files with networks.
     pub(super) networks: ByPath<Arc<[Network]>>,
     /// Files with authorities of backends.
@@ -36,8 +40,6 @@ pub struct LastGood {
     pub(super) sealing_keys: ByPath<SealingKeys>,
     /// Open stores.
     pub(super) stores: ByPath<Arc<KeyedStore>>,
-    /// Files with authorities of clients and with revocation lists.
-    pub(super) texts: ByPath<Arc<[u8]>>,
     /// What the configuration named; none before the first start.
     named: Option<Named>,
 }
@@ -48,6 +50,17 @@ impl LastGood {
         let path = absolute(path).unwrap_or_else(|_| path.to_owned());
         let is_in = |named: &Named| path.ancestors().any(|around| named.paths.contains(around));
         self.named.as_ref().is_some_and(|named| !is_in(named))
+    }
+
+    /// Whether the configuration that is served does not name exactly `source`.
+    fn is_newly_named(&self, source: &Path) -> bool {
+        let source = absolute(source).unwrap_or_else(|_| source.to_owned());
+        self.named.as_ref().is_some_and(|named| !named.paths.contains(&source))
+    }
+
+    /// Whether a configuration was served.
+    pub(super) fn has_served(&self) -> bool {
+        self.named.is_some()
     }
 }
 
@@ -179,7 +192,7 @@ impl Reading<'_, '_> {
     pub(super) fn judge(&self, listener: Option<&str>, found: Found) -> Result<Fault, String> {
         let Found { is_kept, path, source, text, without } = found;
         let text = landlock::outside(&path).map_or(text, |problem| problem.to_string());
-        if !is_kept && self.around.last_good.is_new(&source) {
+        if !is_kept && self.around.last_good.is_newly_named(&source) {
             return Err(text);
         }
         let without = (!is_kept).then_some(without);

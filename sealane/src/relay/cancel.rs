@@ -13,16 +13,49 @@ pub(super) struct CancelRequest {
     sent: usize,
     /// Backends that were asked.
     asked: usize,
+    /// Connections that were tried.
+    attempts: usize,
     /// Whether it came without TLS, so that no server name leads to one route.
     is_clear: bool,
 }
 
-/// Backends that one request is sent to, one after the other.
-const ASKED_MAX: usize = 64;
+/// Connections that are tried for one request, one after the other.
+const ATTEMPTS_MAX: usize = 64;
+
+/// The requests that a lane forwards: each costs it up to [`ATTEMPTS_MAX`] connections, and clients
+/// need no certificate to send one.
+#[derive(Default)]
+pub(super) struct CancelBudget {
+    second: u64,
+    taken: u32,
+}
+
+/// Requests that a lane forwards in a second; it drops the others.
+const CANCELS_PER_SECOND_MAX: u32 = 20;
+
+impl CancelBudget {
+    /// Counts a request, if it may be forwarded.
+    pub(super) fn take(&mut self, now_ms: u64) -> bool {
+        let second = now_ms / 1_000;
+        if self.second != second {
+            *self = Self { second, taken: 0 };
+        }
+        let is_left = self.taken < CANCELS_PER_SECOND_MAX;
+        self.taken += u32::from(is_left);
+        is_left
+    }
+}
 
 impl CancelRequest {
     pub(super) fn new(bytes: &[u8], is_clear: bool) -> Self {
-        Self { bytes: bytes.into(), sent: 0, asked: 0, is_clear }
+        Self { bytes: bytes.into(), sent: 0, asked: 0, attempts: 0, is_clear }
+    }
+
+    /// Counts another connection to a backend, if there may be one.
+    fn take_attempt(&mut self) -> bool {
+        let is_left = self.attempts < ATTEMPTS_MAX;
+        self.attempts += usize::from(is_left);
+        is_left
     }
 
     /// Begins with another backend.
@@ -56,9 +89,11 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
             self.destination.of_lane(index, self.lane).active.subtract(1);
         }
         self.link.detach();
-        while self.relayed.cancel().is_some_and(|request| request.asked < ASKED_MAX) {
-            if self.connect().is_ok() {
-                return Ok(());
+        while self.relayed.cancel_mut().is_some_and(CancelRequest::take_attempt) {
+            match self.connect() {
+                Ok(()) => return Ok(()),
+                Err(Cause::LimitDescriptors) => return Err(Cause::LimitDescriptors),
+                Err(_) => {}
             }
             if !self.has_next_destination() {
                 break;
@@ -77,5 +112,22 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
         };
         (self.destination, self.relayed.destination, self.relayed.tried) = (destination, next, 0);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_second_are_bounded() {
+        let mut budget = CancelBudget::default();
+        let taken =
+            |budget: &mut CancelBudget, now_ms| (0..100).filter(|_| budget.take(now_ms)).count();
+        assert_eq!(taken(&mut budget, 5_000), 20);
+        assert_eq!(taken(&mut budget, 5_999), 0);
+        assert_eq!(taken(&mut budget, 6_000), 20);
+        let mut request = CancelRequest::new(b"", true);
+        assert_eq!((0..100).filter(|_| request.take_attempt()).count(), 64);
     }
 }

@@ -216,6 +216,24 @@ fn bad_networks_fail_closed() {
     Rig::new(&only).course("list", ("# none", "10.0.0.0/8"), admitted, ("", "10.0.0.1"));
 }
 
+/// A last good list that does not fit next to its neighbour any more denies all clients.
+#[test]
+fn deny_list_that_does_not_fit_fails_closed() {
+    let deny = "certificates = [\"own.pem\"]\ndeny = [\"file:a\", \"file:b\"]";
+    let networks = |first: usize, count: usize| -> String {
+        (first..first + count)
+            .map(|n| format!("11.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255))
+            .collect()
+    };
+    let mut rig = Rig::new(deny);
+    rig.write("a", &networks(0, 70_000));
+    rig.write("b", &(networks(80_000, 29_999) + "10.0.0.1\n"));
+    assert_eq!(rig.read(admitted).unwrap().found, "192.0.2.1 198.51.100.1");
+    rig.write("a", &networks(0, 75_000));
+    let read = rig.read(admitted).unwrap();
+    assert_eq!((read.faults, &*read.found), (vec![("b".to_owned(), false)], ""));
+}
+
 #[test]
 fn bad_client_authorities_fail_closed() {
     let [one, other] = ["one", "other"].map(authority);
@@ -247,12 +265,13 @@ fn bad_list_fails_closed() {
     let mut rig = Rig::new(&keys("\"one.crl\""));
     rig.write("roots", &(one.pem() + &other.pem()));
     rig.course("one.crl", (html, &good), believed, ("nobody", with));
-    // Its neighbour counts, and is renewed.
+    // An older list of the lost one's issuer may be among the others, so none of them counts.
     let mut rig = Rig::new(&keys("\"one.crl\", \"other.crl\""));
     rig.write("roots", &(one.pem() + &other.pem()));
     rig.write("other.crl", &list_until(&other, 2030));
     let both = "2 authorities, 2 lists, 0 unlisted";
-    rig.course("one.crl", (html, &good), believed, (with, both));
+    rig.course("one.crl", (html, &good), believed, ("nobody", both));
+    // Its neighbour is renewed.
     rig.write("other.crl", &list_until(&other, 2031));
     let renewed = |survey: &Survey<'_>| {
         let lists = survey.clients[0].roots.as_ref().unwrap().lists();
