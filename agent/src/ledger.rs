@@ -228,8 +228,8 @@ impl Ledger {
         }
         let removed = order.names.iter().map(|name| self.store.store().removal(name));
         let removed = removed.collect::<Result<Vec<_>, _>>()?;
-        let removed_s = removed.into_iter().flatten().map(|word| word.at_s);
-        Ok(removed_s.into_iter().any(|removed_s| removed_s > order.begun_s))
+        // Times are whole seconds: within one, the removal counts as the later of the two.
+        Ok(removed.into_iter().flatten().any(|word| word.at_s >= order.begun_s))
     }
 
     /// An order as another machine takes it over.

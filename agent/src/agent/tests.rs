@@ -245,6 +245,23 @@ fn drops_resumed_order_of_a_newer_certificate() {
     }
 }
 
+/// A removal in the second in which the order was begun is the later one, as times are whole
+/// seconds.
+#[test]
+fn drops_resumed_order_of_a_removed_name() {
+    for (seconds_since_removal, is_over) in [(-1, true), (0, true), (1, false)] {
+        let home = Home::new();
+        in_tasks(async {
+            home.import(&["a.test"], -1, 89);
+            let agent = home.agent(&["a.test"]);
+            agent.ledger.remove("a.test").unwrap();
+            let removal = home.store.store().removal("a.test").unwrap().unwrap();
+            let order = order_begun_at(removal.at_s + seconds_since_removal, Some(i64::MIN));
+            assert_eq!(agent.ledger.is_over(&order).unwrap(), is_over, "{seconds_since_removal}");
+        });
+    }
+}
+
 #[test]
 fn all_is_planned_anew_when_the_clock_was_set_back() {
     let home = Home::new();
