@@ -11,7 +11,7 @@ use super::machines::{Machines, pem};
 /// What machines have in their stores they put into an empty cluster.
 #[test]
 fn a_cluster_that_lost_everything_is_filled_again_by_any_machine() {
-    let Some(machines) = Machines::new(2, &["a.test"]) else { return };
+    let Some(machines) = Machines::with_three_servers(2, &["a.test"]) else { return };
     let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
     machines.homes[0].import(&["b.test"], &pem("b.test"));
     for name in ["a.test", "b.test"] {

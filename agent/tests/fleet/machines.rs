@@ -21,6 +21,10 @@ impl Machines {
         Self::around(Cluster::start()?, count, names)
     }
 
+    pub fn with_three_servers(count: usize, names: &[&str]) -> Option<Self> {
+        Self::around(Cluster::start_three()?, count, names)
+    }
+
     pub fn around(cluster: Cluster, count: usize, names: &[&str]) -> Option<Self> {
         let authority = Authority::start(Behaviour::default())?;
         let mut homes = vec![Home::new(&authority)];

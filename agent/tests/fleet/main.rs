@@ -1,4 +1,4 @@
-//! Machines of a fleet against three real servers of etcd, with TLS, users and a role, and a real
+//! Machines of a fleet against real servers of etcd, with TLS, users and a role, and a real
 //! authority: what they share, and what happens when the cluster, a machine or a key is gone.
 #![forbid(unsafe_code)]
 #![allow(

@@ -12,7 +12,7 @@ use super::machines::Machines;
 #[test]
 #[ignore = "minutes, and its figures are of a release build"]
 fn a_machine_that_joins_has_a_hundred_thousand_certificates_within_a_minute() {
-    let Some(cluster) = Cluster::start_with(QUOTA_BYTES) else { return };
+    let Some(cluster) = Cluster::start_with(3, QUOTA_BYTES) else { return };
     let Some(machines) = Machines::around(cluster, 2, &[]) else { return };
     let [first, second] = &machines.homes[..] else { panic!() };
     let agent = first.start();

@@ -75,7 +75,7 @@ fn a_machine_that_left_the_fleet_says_nothing_of_it() {
 /// The page on fleets has it so: find room, and tell the cluster that there is some.
 #[test]
 fn what_a_full_cluster_does_not_take_it_takes_once_there_is_room() {
-    let Some(machines) = Machines::new(2, &[]) else { return };
+    let Some(machines) = Machines::with_three_servers(2, &[]) else { return };
     let cluster = &machines.cluster;
     let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
     machines.homes[0].import(&["a.test"], &pem("a.test"));

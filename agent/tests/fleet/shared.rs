@@ -1,4 +1,4 @@
-//! Machines that share certificates through three real servers of etcd, with TLS and users.
+//! Machines that share certificates through real servers of etcd, with TLS and users.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::serving::Serve;
 fn what_one_machine_has_all_have_and_each_name_is_ordered_once() {
     let names: Vec<String> = (0..10).map(|number| format!("n{number}.test")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let Some(machines) = Machines::new(3, &names) else { return };
+    let Some(machines) = Machines::with_three_servers(3, &names) else { return };
     let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
     for name in &names {
         let held: Vec<_> = machines.homes.iter().map(|home| home.wait_until_held(name)).collect();
@@ -179,7 +179,7 @@ fn a_machine_that_sleeps_for_longer_than_the_default_lease_is_stood_in_for_once(
 
 #[test]
 fn without_the_cluster_nothing_is_ordered_and_it_goes_on_when_it_is_back() {
-    let Some(machines) = Machines::new(2, &["a.test"]) else { return };
+    let Some(machines) = Machines::with_three_servers(2, &["a.test"]) else { return };
     machines.cluster.kill_all();
     let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
     agents[0].wait_until_said("what is served is served on; orders wait until it answers");
@@ -206,7 +206,7 @@ fn without_the_cluster_nothing_is_ordered_and_it_goes_on_when_it_is_back() {
 /// back to a snapshot says so, and puts there what is lacking.
 #[test]
 fn what_is_missed_is_listed_and_what_is_lost_is_put_back() {
-    let Some(machines) = Machines::new(2, &[]) else { return };
+    let Some(machines) = Machines::with_three_servers(2, &[]) else { return };
     let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
     machines.homes[0].import(&["a.test"], &pem("a.test"));
     machines.homes[1].wait_until_held("a.test");

@@ -1,4 +1,4 @@
-//! Ticket roots of machines that share them through three real servers of etcd.
+//! Ticket roots of machines that share them through real servers of etcd.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -15,7 +15,7 @@ use super::serving::{Serve, body};
 #[ignore = "two minutes; ./check --all runs it"]
 fn after_a_week_without_etcd_all_is_served_and_shared_again() {
     let Some(cc) = required("/usr/bin/cc".into()) else { return };
-    let Some(machines) = Machines::new(2, &["a.test"]) else { return };
+    let Some(machines) = Machines::with_three_servers(2, &["a.test"]) else { return };
     let (homes, cluster) = (&machines.homes, &machines.cluster);
     let agents: Vec<_> = homes.iter().map(Home::start).collect();
     for home in homes {

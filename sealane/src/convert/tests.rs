@@ -188,7 +188,7 @@ fn hostile_others(half: usize) -> Vec<(Dialect, String)> {
 /// that is looked at again for each of its lines would take minutes.
 #[test]
 fn large_hostile_files_end() {
-    for (dialect, text) in [hostile_haproxy(5_000), hostile_others(5_000)].concat() {
+    for (dialect, text) in [hostile_haproxy(2_000), hostile_others(2_000)].concat() {
         // Converted, or refused as too much: either is an end.
         if let Err(mistakes) = convert_text(dialect, Path::new("f"), &text) {
             let text = mistakes.to_string();

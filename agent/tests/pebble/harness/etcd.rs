@@ -1,7 +1,8 @@
-//! A cluster of three etcd servers with TLS, certificates of clients, users and a role.
+//! A cluster of one or three etcd servers with TLS, certificates of clients, users and a role.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,7 +17,7 @@ use tempfile::TempDir;
 use super::process::Process;
 use super::{close, required, wait_for};
 
-/// Three servers of this test's own.
+/// Servers of this test's own.
 pub struct Cluster {
     pub folder: TempDir,
     /// How many clusters were here before: by that, this one is told from them.
@@ -27,13 +28,19 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts them, with a user whose role is on [`PREFIX`] alone.
+    /// Starts one server, with a user whose role is on [`PREFIX`] alone. Three cost each test three
+    /// times the CPU time, and are for tests in which a server fails or all must be in step.
     pub fn start() -> Option<Self> {
-        Self::start_with(QUOTA_BYTES)
+        Self::start_with(1, QUOTA_BYTES)
     }
 
-    /// The same with another quota.
-    pub fn start_with(quota_bytes: u64) -> Option<Self> {
+    /// Starts three.
+    pub fn start_three() -> Option<Self> {
+        Self::start_with(3, QUOTA_BYTES)
+    }
+
+    /// Starts this many, with another quota.
+    pub fn start_with(servers: usize, quota_bytes: u64) -> Option<Self> {
         required(ETCD.into())?;
         required(ETCDCTL.into())?;
         let folder = tempfile::tempdir().unwrap();
@@ -41,10 +48,10 @@ impl Cluster {
         fs::write(folder.path().join("password"), "a password\n").unwrap();
         close(&folder.path().join("password"));
         let port = || ReservedPort::on_loopback().unwrap();
-        let ports = (0..NODES).map(|_| [port(), port()]).collect();
-        let (lives, nodes) = (Cell::new(0), RefCell::default());
+        let ports: Vec<_> = (0..servers).map(|_| [port(), port()]).collect();
+        let nodes = RefCell::new((0..servers).map(|_| None).collect());
+        let lives = Cell::new(0);
         let cluster = Self { folder, lives, nodes, ports, quota_bytes };
-        cluster.nodes.borrow_mut().resize_with(NODES, || None);
         cluster.begin();
         Some(cluster)
     }
@@ -54,7 +61,7 @@ impl Cluster {
     pub fn start_over(&self) {
         self.kill_all();
         self.lives.set(self.lives.get() + 1);
-        (0..NODES).for_each(|number| fs::remove_dir_all(self.data(number)).unwrap());
+        self.numbers().for_each(|number| fs::remove_dir_all(self.data(number)).unwrap());
         fs::remove_file(self.folder.path().join("with-auth")).unwrap();
         self.begin();
     }
@@ -79,7 +86,7 @@ impl Cluster {
     /// The table `[fleet]` of a machine.
     pub fn table(&self, machine: &str) -> String {
         let path = |name: &str| self.folder.path().join(name);
-        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
+        let endpoints: Vec<_> = self.numbers().map(|number| self.endpoint(number)).collect();
         format!(
             "[fleet]\netcd = {endpoints:?}\nroots = [{:?}]\ncertificate = {:?}\nkey = {:?}\n\
              user = \"sealane\"\npassword = {{ file = {:?} }}\nprefix = \"{PREFIX}\"\n\
@@ -103,7 +110,7 @@ impl Cluster {
     }
 
     pub fn try_control(&self, arguments: &[&str]) -> Result<String, String> {
-        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
+        let endpoints: Vec<_> = self.numbers().map(|number| self.endpoint(number)).collect();
         self.run(&endpoints.join(","), arguments)
     }
 
@@ -136,7 +143,7 @@ impl Cluster {
     /// Has a shell do what a page says, as root.
     pub fn shell(&self, script: &str) {
         let path = |name: &str| self.folder.path().join(name);
-        let endpoints: Vec<_> = (0..NODES).map(|number| self.endpoint(number)).collect();
+        let endpoints: Vec<_> = self.numbers().map(|number| self.endpoint(number)).collect();
         let mut command = Command::new("/bin/sh");
         command.args(["-e", "-c", script]).env("ETCDCTL_API", "3").env("ETCDCTL_USER", "root:root");
         command.env("ETCDCTL_ENDPOINTS", endpoints.join(",")).env("ETCDCTL_CACERT", path("ca.pem"));
@@ -205,12 +212,12 @@ impl Cluster {
 
     /// Ends all servers.
     pub fn kill_all(&self) {
-        (0..NODES).for_each(|number| self.kill(number));
+        self.numbers().for_each(|number| self.kill(number));
     }
 
     /// Starts servers that were killed, with what they know.
     pub fn start_again(&self) {
-        for number in 0..NODES {
+        for number in self.numbers() {
             if self.nodes.borrow()[number].is_none() {
                 let node = self.spawn(number, &[]);
                 self.nodes.borrow_mut()[number] = Some(node);
@@ -223,7 +230,7 @@ impl Cluster {
     pub fn leader(&self) -> usize {
         let leads =
             |number: &usize| self.field(*number, "MemberID") == self.field(*number, "Leader");
-        wait_for("a leader", || (0..NODES).find(leads))
+        wait_for("a leader", || self.numbers().find(leads))
     }
 
     /// What a server says of itself.
@@ -236,7 +243,7 @@ impl Cluster {
     /// Sets all servers back to a snapshot.
     pub fn restore(&self, snapshot: &Path) {
         self.kill_all();
-        for number in 0..NODES {
+        for number in self.numbers() {
             let data = self.data(number);
             fs::remove_dir_all(&data).unwrap();
             let mut command = Command::new(ETCDCTL);
@@ -250,6 +257,10 @@ impl Cluster {
         self.start_again();
     }
 
+    fn numbers(&self) -> Range<usize> {
+        0..self.ports.len()
+    }
+
     pub fn endpoint(&self, number: usize) -> String {
         format!("https://{}", self.ports[number][0].address())
     }
@@ -259,7 +270,7 @@ impl Cluster {
     }
 
     fn members(&self) -> String {
-        let each = (0..NODES).map(|number| format!("n{number}={}", self.peer(number)));
+        let each = self.numbers().map(|number| format!("n{number}={}", self.peer(number)));
         each.collect::<Vec<_>>().join(",")
     }
 
@@ -294,7 +305,7 @@ impl Cluster {
     }
 
     fn wait_until_well(&self) {
-        wait_for("three servers", || self.try_control(&["endpoint", "health"]).ok());
+        wait_for("all servers", || self.try_control(&["endpoint", "health"]).ok());
     }
 
     fn etcdctl(&self, endpoints: &str) -> Command {
@@ -337,6 +348,5 @@ pub const PREFIX: &str = "/sealane/test/";
 
 const ETCD: &str = "/usr/bin/etcd";
 const ETCDCTL: &str = "/usr/bin/etcdctl";
-const NODES: usize = 3;
 /// More than any test needs, and soon used up by one that wants that.
 const QUOTA_BYTES: u64 = 32 << 20;

@@ -1,5 +1,5 @@
-//! What 200 reloads change: every key that a listener may have, each time, in ways that clients
-//! need not know of, or that they are told of.
+//! The changes of reloads under load: every key that a listener may have, each time, in ways that
+//! clients need not know of, or that they are told of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
