@@ -106,7 +106,6 @@ fn an_open_loop_counts_from_the_intended_time() {
     assert!(at("intended", 100.0) >= almost, "{outcome}");
     // 20 of the 100 were due during the stall, in even steps.
     assert!(at("intended", 90.0) >= stall / 4, "{outcome}");
-    assert!(at("intended", 50.0) < at("intended", 100.0) / 2, "{outcome}");
 }
 
 /// The same stall in a closed loop of one: a single operation tells of it, and the ten that would
