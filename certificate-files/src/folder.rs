@@ -66,13 +66,25 @@ pub(crate) fn files_of_folders_in(folder: &Path) -> Vec<PathBuf> {
     paths.sort();
     let mut files = Vec::new();
     for path in paths {
-        files.extend(["fullchain.pem", "privkey.pem", "fullchain.cer"].map(|file| path.join(file)));
+        files.extend(CLIENT_FILES.map(|file| path.join(file)));
         if path.join("fullchain.cer").exists() {
             let inner = Listing::of(&path).map(|listing| listing.files).unwrap_or_default();
             files.push(path.join(key_of_acme_sh(&path, &inner)));
         }
     }
     files
+}
+
+/// Whether a folder may give the certificate of the file with this path in it: one of its own
+/// files, or one that an ACME client keeps in a folder for a name.
+pub(crate) fn is_given(path: &Path) -> bool {
+    match path.parent() {
+        Some(folder) if folder == Path::new("") => kind(path).is_some_and(|k| CHAINS.contains(&k)),
+        Some(folder) if folder.components().count() == 1 => {
+            path.file_name().is_some_and(|name| CLIENT_FILES.iter().any(|file| name == *file))
+        }
+        _ => false,
+    }
 }
 
 /// The names in a folder that are not hidden.
@@ -194,6 +206,11 @@ fn is_issuer_of_another(path: &Path, files: &BTreeSet<OsString>) -> bool {
 fn kind(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
 }
+
+/// How files with chains end.
+const CHAINS: [&str; 3] = ["cer", "crt", "pem"];
+/// What clients keep in a folder for a name, but for a key that is called after it.
+const CLIENT_FILES: [&str; 3] = ["fullchain.pem", "privkey.pem", "fullchain.cer"];
 
 #[cfg(test)]
 mod tests;

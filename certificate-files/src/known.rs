@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use sealane_engine::certificates::{Certificate, CertificateIndex};
 
+use crate::folder::is_given;
+
 /// The certificates of earlier indexes.
 pub(crate) struct Known<'k> {
     indexes: &'k [Arc<CertificateIndex>],
@@ -20,7 +22,8 @@ impl<'k> Known<'k> {
         Self { indexes, by_label: OnceCell::new() }
     }
 
-    /// The certificate of the file `path`, or all of the files in the folder `path`.
+    /// The certificate of the file `path`, or those that the folder `path` gives when it is read.
+    /// Files in folders below it may be those of other listeners.
     pub(crate) fn at(&self, path: &Path) -> Vec<Arc<Certificate>> {
         let by_label = self.by_label.get_or_init(|| {
             let certificates = self.indexes.iter().flat_map(|index| index.iter());
@@ -33,6 +36,7 @@ impl<'k> Known<'k> {
         }
         let folder = format!("{path}/");
         let within = by_label.range(folder.as_str()..).take_while(|(l, _)| l.starts_with(&folder));
-        within.map(|(_, certificate)| Arc::clone(certificate)).collect()
+        let given = within.filter(|(label, _)| is_given(Path::new(&label[folder.len()..])));
+        given.map(|(_, certificate)| Arc::clone(certificate)).collect()
     }
 }

@@ -255,3 +255,36 @@ fn faulty_file_keeps_its_last_good_state() {
     let loaded = load(&[before]);
     assert_eq!((loaded.faults.len(), digests(&loaded)[0]), (0, served[0]));
 }
+
+/// A folder that cannot be read gives what it gave, and nothing of the folders below it.
+#[test]
+fn closed_folder_keeps_its_own_certificates() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join("certs").join(name);
+    let mut own = vec![CertificateSource::Path(at(""))];
+    for (file, name) in [
+        ("a.pem", "a.test"),
+        ("live/fullchain.pem", "live.test"),
+        ("others/b.pem", "b.test"),
+        ("others/deep/fullchain.pem", "deep.test"),
+    ] {
+        fs::create_dir_all(at(file).parent().unwrap()).unwrap();
+        let (chain, key) = certificate(name);
+        fs::write(at(file), chain + &key).unwrap();
+    }
+    let provider = lane_provider(ProviderChoice::AwsLc, &Policy::default().groups).unwrap();
+    let load = |sources: &[CertificateSource], before: &[Arc<CertificateIndex>]| {
+        let (first, bounds) = (DefaultCertificate::First, bounds(9, 9));
+        load(sources, first, bounds, &provider.crypto, NOW_S, before).index
+    };
+    let others = ["others/b.pem", "others/deep/fullchain.pem"];
+    let others = others.map(|file| CertificateSource::Path(at(file)));
+    let before = [&own[..], &others].map(|sources| Arc::new(load(sources, &[])));
+    assert_eq!(before.each_ref().map(|index| index.len()), [2, 2]);
+    fs::rename(at(""), folder.path().join("away")).unwrap();
+    let kept = load(&own, &before);
+    let labels: Vec<_> = kept.iter().map(|each| Path::new(each.label()).to_owned()).collect();
+    assert_eq!(labels, [at("a.pem"), at("live/fullchain.pem")]);
+    own[0] = CertificateSource::Path(at("others"));
+    assert_eq!(load(&own, &before).len(), 2, "a folder and what it has of clients");
+}
