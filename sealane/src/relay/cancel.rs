@@ -15,12 +15,18 @@ pub(super) struct CancelRequest {
     asked: usize,
     /// Connections that were tried.
     attempts: usize,
+    /// When no other connection is tried, in milliseconds of the lane; none after the first alone.
+    until_ms: Option<u64>,
     /// Whether it came without TLS, so that no server name leads to one route.
     is_clear: bool,
 }
 
 /// Connections that are tried for one request, one after the other.
 const ATTEMPTS_MAX: usize = 64;
+
+/// How long backends are tried for one request after the first, in milliseconds. Each that does
+/// not answer takes one or two connect timeouts of it.
+const ATTEMPTS_MS_MAX: u64 = 30_000;
 
 /// The requests that a lane forwards: each costs it up to [`ATTEMPTS_MAX`] connections, and clients
 /// need no certificate to send one.
@@ -48,12 +54,13 @@ impl CancelBudget {
 
 impl CancelRequest {
     pub(super) fn new(bytes: &[u8], is_clear: bool) -> Self {
-        Self { bytes: bytes.into(), sent: 0, asked: 0, attempts: 0, is_clear }
+        Self { bytes: bytes.into(), sent: 0, asked: 0, attempts: 0, until_ms: None, is_clear }
     }
 
     /// Counts another connection to a backend, if there may be one.
-    fn take_attempt(&mut self) -> bool {
-        let is_left = self.attempts < ATTEMPTS_MAX;
+    fn take_attempt(&mut self, now_ms: u64) -> bool {
+        let until_ms = *self.until_ms.get_or_insert(now_ms.saturating_add(ATTEMPTS_MS_MAX));
+        let is_left = self.attempts < ATTEMPTS_MAX && now_ms < until_ms;
         self.attempts += usize::from(is_left);
         is_left
     }
@@ -89,7 +96,8 @@ impl<K: Kernel> RelayTurn<'_, '_, K> {
             self.destination.of_lane(index, self.lane).active.subtract(1);
         }
         self.link.detach();
-        while self.relayed.cancel_mut().is_some_and(CancelRequest::take_attempt) {
+        let now_ms = self.link.now_ms();
+        while self.relayed.cancel_mut().is_some_and(|request| request.take_attempt(now_ms)) {
             match self.connect() {
                 Ok(()) => return Ok(()),
                 Err(Cause::LimitDescriptors) => return Err(Cause::LimitDescriptors),
@@ -128,6 +136,9 @@ mod tests {
         assert_eq!(taken(&mut budget, 5_999), 0);
         assert_eq!(taken(&mut budget, 6_000), 20);
         let mut request = CancelRequest::new(b"", true);
-        assert_eq!((0..100).filter(|_| request.take_attempt()).count(), 64);
+        assert_eq!((0..100).filter(|_| request.take_attempt(5_000)).count(), 64);
+        let mut request = CancelRequest::new(b"", true);
+        let taken = [5_000, 34_999, 35_000].map(|now_ms| request.take_attempt(now_ms));
+        assert_eq!(taken, [true, true, false]);
     }
 }
