@@ -29,6 +29,7 @@ pub mod context;
 #[cfg(test)]
 mod costs;
 pub mod days;
+mod handshake_signatures;
 pub mod hello;
 mod name_constraints;
 pub mod peer_chain;

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::Error;
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use webpki::{EndEntityCert, ExpirationPolicy, KeyUsage};
 
 use super::context::ClientContext;
 use crate::anchors::{Asked, refusal};
+use crate::handshake_signatures::check_handshake_signatures;
 use crate::peer_chain::PeerChain;
 use crate::pinned::is_common_name;
 use crate::revocation::RevocationLists;
@@ -52,27 +53,7 @@ impl ServerCertVerifier for LaneVerifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+    check_handshake_signatures!();
 }
 
 fn check_name_of_pinned(own: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {

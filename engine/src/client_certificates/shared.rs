@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
-};
+use rustls::{CertificateError, DistinguishedName, Error, OtherError};
 
 use super::{ClientRoots, Distrust};
+use crate::handshake_signatures::check_handshake_signatures;
 
 impl ClientRoots {
     /// A verifier that requires a certificate, for a server whose sessions move between threads. It
@@ -45,27 +41,7 @@ impl ClientCertVerifier for SharedVerifier {
         judged.map(|_| ClientCertVerified::assertion()).map_err(of_server)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+    check_handshake_signatures!();
 }
 
 /// A list that has ended is a fault of the server. rustls answers `unknown_ca` to it, which sends

@@ -4,16 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use fragile::Fragile;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{DistinguishedName, Error};
 
 use super::roots::Lists;
 use super::{ClientRoots, ClientStanding, Distrust};
+use crate::handshake_signatures::check_handshake_signatures;
 use crate::peer_chain::{PEER_CHAIN_BYTES_MAX, PeerChain};
 
 /// A lane's own verifier. The roots behind it are memory that all lanes read and none writes.
@@ -136,25 +134,5 @@ impl ClientCertVerifier for LaneVerifier {
         admitted.map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+    check_handshake_signatures!();
 }
