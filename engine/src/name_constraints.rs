@@ -7,6 +7,9 @@
 //! certificate of a path. An intermediate is signed, and webpki reads it whole: of that they still
 //! refuse the chain.
 
+use std::collections::BTreeSet;
+
+use x509_parser::asn1_rs::Tag;
 use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::{OID_PKCS9_EMAIL_ADDRESS, Oid};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -71,6 +74,26 @@ impl NameConstraints {
     }
 }
 
+/// The kinds of names in the constraints of an authority that nothing here judges, so that webpki
+/// refuses certificates with such names below it.
+pub(crate) fn unjudged(der: &[u8]) -> Vec<&'static str> {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
+    let is_root = certificate.issuer.as_raw() == certificate.subject.as_raw();
+    let Ok(Some(constraints)) = certificate.name_constraints() else { return Vec::new() };
+    let lists = [&constraints.value.permitted_subtrees, &constraints.value.excluded_subtrees];
+    let subtrees = lists.into_iter().flatten().flatten();
+    let kinds: BTreeSet<_> = subtrees
+        .filter_map(|subtree| match &subtree.base {
+            GeneralName::DNSName(_) | GeneralName::IPAddress(_) => None,
+            GeneralName::DirectoryName(_) => (!is_root).then_some("directory names"),
+            GeneralName::RFC822Name(_) => (!is_root).then_some("mail addresses"),
+            GeneralName::URI(_) => Some("URIs"),
+            _ => Some("names of other kinds"),
+        })
+        .collect();
+    kinds.into_iter().collect()
+}
+
 /// Names that are permitted, or excluded.
 #[derive(Debug)]
 enum Subtree {
@@ -89,7 +112,7 @@ impl Subtree {
             (MAIL, []) => Some(Self::Mail(std::str::from_utf8(base.content).ok()?.to_owned())),
             (DIRECTORY, []) => {
                 let (_, name) = X509Name::from_der(base.content).ok()?;
-                Some(Self::Directory(parts(&name)))
+                parts(&name).map(Self::Directory)
             }
             _ => None,
         }
@@ -128,12 +151,13 @@ fn names_of(certificate: &X509Certificate<'_>) -> Option<Vec<Name>> {
     }
     let mut names = Vec::new();
     let add_directory = |name: &X509Name<'_>, names: &mut Vec<Name>| {
-        let parts = parts(name);
+        let parts = parts(name)?;
         if !parts.is_empty() {
             names.push(Name::Directory(parts));
         }
+        Some(())
     };
-    add_directory(&certificate.subject, &mut names);
+    add_directory(&certificate.subject, &mut names)?;
     for attribute in certificate.subject.iter_attributes() {
         if *attribute.attr_type() == OID_PKCS9_EMAIL_ADDRESS {
             names.push(Name::Mail(attribute.as_str().ok()?.to_owned()));
@@ -141,7 +165,7 @@ fn names_of(certificate: &X509Certificate<'_>) -> Option<Vec<Name>> {
     }
     for name in alternative_names(certificate) {
         match name {
-            GeneralName::DirectoryName(name) => add_directory(&name, &mut names),
+            GeneralName::DirectoryName(name) => add_directory(&name, &mut names)?,
             // Constraints on mail addresses hold for it too (RFC 9598), and it is in other words.
             GeneralName::OtherName(kind, _) if kind == SMTP_UTF8_MAILBOX => return None,
             GeneralName::Invalid(..) => return None,
@@ -156,24 +180,43 @@ fn names_of(certificate: &X509Certificate<'_>) -> Option<Vec<Name>> {
     names.iter().all(has_at).then_some(names)
 }
 
-/// The parts of a name. Text is compared without its case and its spacing (RFC 5280 section 7.1).
-fn parts(name: &X509Name<'_>) -> Vec<Part> {
+/// The parts of a name; none if one of them is text that cannot be read.
+fn parts(name: &X509Name<'_>) -> Option<Vec<Part>> {
     let part = |part: &x509_parser::x509::RelativeDistinguishedName<'_>| {
         let attribute = |each: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-            let value = match each.as_str() {
-                Ok(text) => {
-                    let words: Vec<_> = text.split_whitespace().collect();
-                    words.join(" ").to_lowercase().into_bytes()
-                }
-                Err(_) => each.as_slice().to_vec(),
-            };
-            (each.attr_type().as_bytes().to_vec(), value)
+            let value = comparable(each.attr_value().tag(), each.as_slice())?;
+            Some((each.attr_type().as_bytes().to_vec(), value))
         };
-        let mut attributes: Part = part.iter().map(attribute).collect();
+        let mut attributes = part.iter().map(attribute).collect::<Option<Part>>()?;
         attributes.sort();
-        attributes
+        Some(attributes)
     };
     name.iter().map(part).collect()
+}
+
+/// A value as it is compared: text of any type without its case and its spacing (RFC 5280 section
+/// 7.1), and all else byte for byte. None for text that cannot be read.
+fn comparable(tag: Tag, value: &[u8]) -> Option<Vec<u8>> {
+    let text: String = match tag {
+        Tag::Ia5String | Tag::NumericString | Tag::PrintableString | Tag::Utf8String => {
+            std::str::from_utf8(value).ok()?.to_owned()
+        }
+        // Authorities write Latin-1 where T.61 should be.
+        Tag::TeletexString => value.iter().map(|byte| char::from(*byte)).collect(),
+        Tag::BmpString => {
+            let (units, []) = value.as_chunks() else { return None };
+            let units: Vec<_> = units.iter().map(|unit| u16::from_be_bytes(*unit)).collect();
+            String::from_utf16(&units).ok()?
+        }
+        Tag::UniversalString => {
+            let (characters, []) = value.as_chunks() else { return None };
+            let read = |bytes: &[u8; 4]| char::from_u32(u32::from_be_bytes(*bytes));
+            characters.iter().map(read).collect::<Option<_>>()?
+        }
+        _ => return Some(value.to_vec()),
+    };
+    let words: Vec<_> = text.split_whitespace().collect();
+    Some(words.join(" ").to_lowercase().into_bytes())
 }
 
 fn has_address(wanted: &str, address: &str) -> bool {
@@ -250,6 +293,32 @@ mod tests {
         ] {
             assert_eq!(has_address(wanted, address), expected, "{wanted} {address}");
         }
+    }
+
+    #[test]
+    fn text_of_every_type_is_compared_alike() {
+        let wide = |text: &str, bytes: usize| -> Vec<u8> {
+            let wide = text.chars().flat_map(|c| u32::from(c).to_be_bytes()[4 - bytes..].to_vec());
+            wide.collect()
+        };
+        for (tag, value) in [
+            (Tag::Utf8String, "M\u{fc}ller  Ltd".into()),
+            (Tag::TeletexString, b"M\xfcLLER Ltd".to_vec()),
+            (Tag::BmpString, wide("M\u{dc}ller ltd", 2)),
+            (Tag::UniversalString, wide(" m\u{fc}ller LTD", 4)),
+        ] {
+            let expected = "m\u{fc}ller ltd".as_bytes().to_vec();
+            assert_eq!(comparable(tag, &value), Some(expected), "{tag:?}");
+        }
+        for (tag, value) in [
+            (Tag::Utf8String, &b"\xff"[..]),
+            (Tag::BmpString, b"\xd8\0"),
+            (Tag::BmpString, b"\0A\0"),
+            (Tag::UniversalString, b"\0\x11\0\0"),
+        ] {
+            assert_eq!(comparable(tag, value), None, "{tag:?} {value:?}");
+        }
+        assert_eq!(comparable(Tag::BitString, b"\xffA"), Some(b"\xffA".to_vec()));
     }
 
     #[test]

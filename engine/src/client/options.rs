@@ -1,5 +1,6 @@
 //! What a client trusts, shows and speaks: plain data with a digest.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::certificates::{
     Certificate, CertificateError, DefaultCertificate, IndexBuilder, Linked, is_self_issued,
     not_after_s,
 };
+use crate::name_constraints::unjudged;
 use crate::pem::{Foreign, PemError, SectionKind, sections};
 use crate::policy::{Group, Versions};
 use crate::provider::{ProviderChoice, lane_provider};
@@ -222,6 +224,12 @@ impl Roots {
     /// Whether a chain can end here: one of the certificates is its own issuer.
     pub fn has_root(&self) -> bool {
         self.certificates.iter().any(|root| is_self_issued(&root.der))
+    }
+
+    /// The kinds of names that one of them constrains, and that Sealane cannot judge: certificates
+    /// with such names are refused below it.
+    pub fn unjudged_constraints(&self) -> BTreeSet<&'static str> {
+        self.ders().flat_map(unjudged).collect()
     }
 
     /// Their certificates, as DER.

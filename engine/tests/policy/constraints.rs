@@ -1,8 +1,9 @@
 //! Authorities that may issue for some names alone.
 
+use rcgen::string::BmpString;
 use rcgen::{
-    CertificateParams, CertifiedIssuer, DistinguishedName, DnType, GeneralSubtree, IsCa, KeyPair,
-    NameConstraints, SanType,
+    CertificateParams, CertifiedIssuer, DistinguishedName, DnType, DnValue, GeneralSubtree, IsCa,
+    KeyPair, NameConstraints, SanType,
 };
 use rustls::version::TLS13;
 use sealane_engine::client_certificates::{ClientStanding, Distrust};
@@ -108,7 +109,15 @@ fn directory_constraints_of_a_root_are_judged() {
             (vec![SanType::DnsName("a.test".try_into().unwrap())], "Other", false),
         ],
     );
-    judge(&root(vec![], vec![acme()]), vec![(vec![], "acme ltd", false), (vec![], "Acme", true)]);
+    let without_acme = root(vec![], vec![acme()]);
+    judge(&without_acme, vec![(vec![], "acme ltd", false), (vec![], "Acme", true)]);
+    // The name in text of another type is the same name.
+    let identity = without_acme.issue(|leaf| {
+        let name = DnValue::BmpString(BmpString::try_from("Acme Ltd").unwrap());
+        leaf.distinguished_name = DistinguishedName::new();
+        leaf.distinguished_name.push(DnType::OrganizationName, name);
+    });
+    assert_eq!(standing(&without_acme, &identity), unverified(Distrust::NameConstraints));
 }
 
 /// Constraints hold for each certificate of a chain.

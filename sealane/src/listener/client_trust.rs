@@ -2,6 +2,7 @@
 
 mod error;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,6 +82,8 @@ pub struct RootFile {
     pub not_after_s: i64,
     /// The file.
     pub source: String,
+    /// Kinds of names with constraints that are not judged.
+    pub unjudged: BTreeSet<&'static str>,
 }
 
 /// Whose certificates are believed, as it is asked for.
@@ -315,6 +318,16 @@ impl Loaded {
             let source = &root.source;
             format!("roots: {source}: a CA certificate in it has expired; replace it")
         }));
+        let unjudged = self.roots.iter().filter(|root| !root.unjudged.is_empty());
+        self.warnings.extend(unjudged.map(|root| {
+            let kinds: Vec<_> = root.unjudged.iter().copied().collect();
+            format!(
+                "roots: {}: a CA certificate in it has name constraints on {}, which are not \
+                 judged here: clients with such names are refused; see docs/limits.md",
+                root.source,
+                kinds.join(" and ")
+            )
+        }));
         for list in made.lists().iter().filter(|list| list.next_update_s <= now_s) {
             let ended = EndedList::of(list);
             if trust.rules.accept_ended_lists {
@@ -440,7 +453,8 @@ fn root_file(path: &Path, text: &[u8]) -> Result<(RootFile, bool), ClientTrustEr
         error => ClientTrustError::Parsed(error.into()),
     })?;
     let not_after_s = roots.soonest_expiry_s().map_err(ClientRootsError::from)?;
-    let root = RootFile { not_after_s: not_after_s.unwrap_or(i64::MAX), source };
+    let unjudged = roots.unjudged_constraints();
+    let root = RootFile { not_after_s: not_after_s.unwrap_or(i64::MAX), source, unjudged };
     Ok((root, roots.has_root()))
 }
 

@@ -1,6 +1,6 @@
 //! Tests of the metrics, read as strictly as Prometheus reads them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -140,7 +140,11 @@ fn busy() -> ControlState {
                         next_update_s,
                     })
                     .into(),
-                roots: vec![RootFile { not_after_s: 105, source: "clients.pem".into() }],
+                roots: vec![RootFile {
+                    not_after_s: 105,
+                    source: "clients.pem".into(),
+                    unjudged: BTreeSet::new(),
+                }],
             }),
             expiries: vec![Expiry { not_after_s: 99, source: "ca.pem".into(), usage: Usage::Root }],
             ..Summary::plain(&listener)

@@ -309,6 +309,7 @@ fn what_is_wrong_with_roots_and_lists_is_told_with_the_remedy() {
     std::fs::write(at.join("empty/README"), "lists go here").unwrap();
     let other = ClientAuthority::root(at, "Other CA");
     std::fs::write(at.join("other.pem"), other.list(&[])).unwrap();
+    std::fs::write(at.join("constrained.pem"), constrained()).unwrap();
     for (kind, keys, said) in WRONG {
         let demand = "certificates = \"required\"";
         let text = format!(
@@ -322,8 +323,25 @@ fn what_is_wrong_with_roots_and_lists_is_told_with_the_remedy() {
     }
 }
 
+/// An authority for some URIs alone.
+fn constrained() -> String {
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    // permittedSubtrees with one uniformResourceIdentifier.
+    let constraints = b"\x30\x0c\xa0\x0a\x30\x08\x86\x06a.test".to_vec();
+    let extension = rcgen::CustomExtension::from_oid_content(&[2, 5, 29, 30], constraints);
+    params.custom_extensions.push(extension);
+    params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+}
+
 /// The keys of a listener that demands certificates, and what is said of them.
-const WRONG: [(&str, &str, &str); 11] = [
+const WRONG: [(&str, &str, &str); 12] = [
+    (
+        "warnings",
+        "roots = [\"constrained.pem\"]",
+        "clients: roots: constrained.pem: a CA certificate in it has name constraints on URIs, \
+         which are not judged here",
+    ),
     (
         "warnings",
         "roots = [\"clients.pem\"]\ncrls = [\"list.pem\", \"older.pem\"]",
