@@ -34,6 +34,16 @@ struct Facts {
     on_hello: Mutex<Box<dyn FnMut(usize) + Send>>,
 }
 
+impl Facts {
+    fn hellos(&self) -> usize {
+        self.hellos.load(SeqCst)
+    }
+
+    fn on_hello(&self, call: impl FnMut(usize) + Send + 'static) {
+        *self.on_hello.lock().unwrap() = Box::new(call);
+    }
+}
+
 impl Storm {
     fn start(hello_takes: Duration) -> (Rig<Self>, Arc<Facts>) {
         let facts = Arc::new(Facts {
@@ -82,7 +92,7 @@ impl Service for Storm {
             settings.gate.wait();
             settings.gate.wait();
         } else {
-            self.0.before_texts.lock().unwrap().push(self.0.hellos.load(SeqCst));
+            self.0.before_texts.lock().unwrap().push(self.0.hellos());
             link.send(plain.filled())?;
         }
         plain.clear();
@@ -133,14 +143,15 @@ impl Service for Storm {
     }
 }
 
-/// Accepted clients that have not sent their hello, and one that holds the lane up.
+/// A client that holds the lane up, and accepted clients that have sent their hello since.
 fn held(rig: &Rig<Storm>, count: usize) -> (Client, Vec<Client>) {
     let mut holding = Client::connect(rig, VERSIONS[1]).unwrap();
     let before = rig.counters().accepted.value();
-    let clients: Vec<_> = (0..count).map(|_| Client::begin(rig, VERSIONS[1])).collect();
+    let mut clients: Vec<_> = (0..count).map(|_| Client::begin(rig, VERSIONS[1])).collect();
     eventually("all are accepted", || rig.counters().accepted.value() == before + count as u64);
     holding.send(WAIT_WORD).unwrap();
     rig.gate.wait();
+    clients.iter_mut().for_each(greet);
     (holding, clients)
 }
 
@@ -153,7 +164,6 @@ fn lane_signs_nothing_for_clients_that_left() {
     let _others = among_others();
     let (rig, facts) = Storm::start(Duration::ZERO);
     let (_holding, mut clients) = held(&rig, 60);
-    clients.iter_mut().for_each(greet);
     let mut staying = clients.split_off(40);
     for (number, client) in clients.into_iter().enumerate() {
         if number % 2 == 0 {
@@ -176,9 +186,8 @@ fn established_traffic_precedes_handshakes() {
     let _others = among_others();
     let (rig, facts) = Storm::start(Duration::ZERO);
     let mut established = Client::connect(&rig, VERSIONS[1]).unwrap();
-    let (_holding, mut clients) = held(&rig, 8);
-    let begun = facts.hellos.load(SeqCst);
-    clients.iter_mut().for_each(greet);
+    let (_holding, _clients) = held(&rig, 8);
+    let begun = facts.hellos();
     established.send(b"first").unwrap();
     rig.gate.wait();
     assert_eq!(established.receive(5).unwrap(), b"first");
@@ -192,12 +201,11 @@ fn turn_ends_when_handshakes_take_its_time() {
     let (rig, facts) = Storm::start(Duration::from_millis(1));
     let established = Client::connect(&rig, VERSIONS[1]).unwrap();
     let mut writing = Client { socket: established.socket.try_clone().unwrap(), ..established };
-    let (_holding, mut clients) = held(&rig, 40);
-    let begun = facts.hellos.load(SeqCst);
-    clients.iter_mut().for_each(greet);
+    let (_holding, _clients) = held(&rig, 40);
+    let begun = facts.hellos();
     // It sends in the middle of the turn that the first of these hellos is in.
     let (sent, is_sent) = std::sync::mpsc::channel();
-    *facts.on_hello.lock().unwrap() = Box::new(move |number| {
+    facts.on_hello(move |number| {
         if number == begun {
             writing.send(b"again").unwrap();
             sent.send(()).unwrap();
@@ -216,13 +224,13 @@ fn full_queue_leaves_clients_to_the_kernel() {
     let _others = among_others();
     let (rig, facts) = Storm::start(Duration::from_millis(6));
     let (_holding, _) = held(&rig, 0);
-    let begun = facts.hellos.load(SeqCst);
+    let begun = facts.hellos();
     let before = rig.counters().accepted.value();
     let mut clients: Vec<_> = (0..400).map(|_| Client::begin(&rig, VERSIONS[1])).collect();
     clients.iter_mut().for_each(greet);
     let (tell, told) = std::sync::mpsc::channel();
     let counters = Arc::clone(&rig.handle.counters);
-    *facts.on_hello.lock().unwrap() = Box::new(move |number| {
+    facts.on_hello(move |number| {
         if number == begun + 14 {
             let _ = tell.send(counters.accepted.value() - before);
         }
@@ -251,8 +259,7 @@ fn answers_to_hellos_that_wait_are_bounded() {
         .collect();
     let turns = driver.rig.counters().turns.value();
     driver.desk.order_all(ids.into_iter().map(|id| Order::Choose(id, Chosen::Listener)));
-    for client in clients {
-        let mut client = client;
+    for mut client in clients {
         client.tls.read_tls(&mut client.socket).unwrap();
     }
     let turns = driver.rig.counters().turns.value() - turns;
