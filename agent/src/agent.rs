@@ -79,6 +79,7 @@ impl Agent {
         let fleet = fleet.map(|fleet| Fleet::new(fleet, Arc::clone(&store), keys)).transpose();
         let fleet = fleet.map_err(|error| format!("fleet: {error}"))?;
         let ledger = Ledger::new(store);
+        ledger.drop_failed_renewals().map_err(|error| error.to_string())?;
         let plan = Plan::of(&settings, &ledger).map_err(|error| error.to_string())?;
         let mut agent = Self {
             authorities: Rc::new(Authorities::of(&settings, &ledger, fleet.as_ref())),

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealane_engine::certificates::{Certificate, CertificateStore as _};
+use sealane_operator::{Priority, say_at};
 use sealane_renewal::{CertificateId, Failing, Spent, UnixSeconds};
-use sealane_store::{
-    HTTP_01, KEPT_BYTES_MAX, KeptEntry, KeyedStore, Listed, StoreError, TLS_ALPN_01,
-};
+use sealane_store::{HTTP_01, KEPT_BYTES_MAX, KeyedStore, Listed, StoreError, TLS_ALPN_01};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -171,14 +170,34 @@ impl Ledger {
         Ok(self.store.store().generation()?)
     }
 
-    /// The renewals that operators asked for, [`RENEWALS_MAX`] at most.
+    /// The renewals that operators asked for, [`RENEWALS_MAX`] at most. One that cannot be read is
+    /// removed, with a warning: it holds up no other, and the operator can ask again.
     pub(crate) fn renewals(&self) -> Result<Vec<(CertificateId, RenewalEntry)>, LedgerError> {
-        let entries = self.store.kept_under(RENEWALS, None, RENEWALS_MAX)?;
-        let read = |(name, text): &KeptEntry| {
-            let entry: RenewalEntry = decode(name, text)?;
-            Ok((id_of(&entry.names), entry))
-        };
-        entries.iter().map(read).collect()
+        let mut renewals = Vec::new();
+        for (name, text) in self.store.kept_under(RENEWALS, None, RENEWALS_MAX)? {
+            match decode::<RenewalEntry>(&name, &text) {
+                Ok(entry) => renewals.push((id_of(&entry.names), entry)),
+                Err(error) => {
+                    self.write(&[], &[(name, None)])?;
+                    let text = format!("a request for a renewal is removed; ask again: {error}");
+                    say_at(Priority::Warning, &text);
+                }
+            }
+        }
+        Ok(renewals)
+    }
+
+    /// Forgets the renewals that failed: an earlier process has tried them.
+    pub(crate) fn drop_failed_renewals(&self) -> Result<(), LedgerError> {
+        for (id, entry) in self.renewals()? {
+            if let RenewalState::Failed(why) = entry.state {
+                self.drop_renewal(id)?;
+                let names = entry.names.join(", ");
+                let text = format!("{names}: the renewal asked for by `renew` is dropped: {why}");
+                say_at(Priority::Warning, &text);
+            }
+        }
+        Ok(())
     }
 
     /// The renewal of a certificate that an operator asked for.
@@ -432,7 +451,7 @@ pub(crate) struct RenewalEntry {
 pub(crate) enum RenewalState {
     /// The agent has not seen it yet.
     Asked,
-    /// Why it is not ordered yet, or why the order failed; it is tried again.
+    /// Why it is not ordered yet, or why the order failed; it is tried again until a restart.
     Failed(String),
     /// The agent orders the certificate.
     Ordering,

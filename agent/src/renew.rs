@@ -108,7 +108,7 @@ fn withdraw(id: CertificateId, ledger: &Ledger, why: RenewError) -> Result<(), R
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RenewError {
     /// The order failed, and is tried again.
-    #[error("{text}\n  the agent tries again; its log has the next attempt")]
+    #[error("{text}\n  the agent tries again until it is restarted; its log has the next attempt")]
     Failed { text: String },
     /// The store.
     #[error(transparent)]

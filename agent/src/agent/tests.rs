@@ -364,6 +364,8 @@ fn renews_now_what_an_operator_asks_for() {
         let agent = home.agent(&["a.test"]);
         ask_renewal(&agent, "a.test");
         ask_renewal(&agent, "other.test");
+        // One that cannot be read holds up no other.
+        home.store.keep(&[], now_s(), &[("acme/renew/0", Some(b"{}"))]).unwrap();
         drop(agent);
         let mut agent = home.agent(&["a.test"]);
         agent.follow_store();
@@ -376,6 +378,13 @@ fn renews_now_what_an_operator_asks_for() {
         agent.note_failed(&wanted, &Failed::later("the CA is away"), ticket);
         let failed = RenewalState::Failed("the CA is away".into());
         assert_eq!(renewal_state(&agent, "a.test"), Some(failed));
+        // A restart cancels it, and so does no reload.
+        agent.reload(home.settings(DIRECTORY, &["a.test"])).unwrap();
+        assert!(renewal_state(&agent, "a.test").is_some());
+        drop(agent);
+        let mut agent = home.agent(&["a.test"]);
+        agent.follow_store();
+        assert_eq!((renewal_state(&agent, "a.test"), ordered(&mut agent)), (None, None));
         // Asked for again, it waits for nothing.
         ask_renewal(&agent, "a.test");
         agent.follow_store();
