@@ -168,6 +168,8 @@ impl<'f> Replica<'f> {
             }
         };
         if !is_taken || silence > ELSEWHERE_AFTER {
+            let text = format!("fleet: etcd {} {MOVED}", watch.endpoint());
+            say_at(Priority::Warning, &text);
             self.fleet.etcd.avoid(watch.endpoint());
             *watch = self.watch().await?;
             self.heartbeat = None;
@@ -505,6 +507,7 @@ const ELSEWHERE_AFTER: Duration = Duration::from_secs(15);
 const HEARTBEAT_AFTER: Duration = Duration::from_secs(10);
 /// How long etcd has to take a heartbeat; a hanging server takes none.
 const HEARTBEAT_WAIT: Duration = Duration::from_secs(2);
+const MOVED: &str = "is silent; the watch goes on at another server";
 /// How long more of what was changed is waited for.
 const DRAIN: Duration = Duration::from_millis(10);
 /// Why a word of removal is not taken.

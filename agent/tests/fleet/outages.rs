@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, Issuer, KeyPair};
+use rustix::process::Signal;
 
 use super::harness::agent::Home;
 use super::harness::wait_for;
@@ -46,6 +47,27 @@ fn all_serve_what_one_was_pushed_and_serve_on_without_etcd_and_say_so_after_an_h
     for serve in &serves {
         wait_for("all to be well", || serve.health().ends_with("ok\n").then_some(()));
     }
+    for agent in agents {
+        assert!(agent.stop().success());
+    }
+}
+
+/// A server that hangs keeps its connections open and sends nothing.
+#[test]
+fn watches_leave_a_server_that_hangs() {
+    let Some(machines) = Machines::new(2, &[]) else { return };
+    let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
+    for agent in &agents {
+        agent.wait_until_said("fleet: etcd answers");
+    }
+    // All agents begin with the first one.
+    machines.cluster.signal(0, Signal::STOP);
+    machines.homes[0].import(&["a.test"], &pem("a.test"));
+    machines.homes[1].wait_until_held("a.test");
+    for agent in &agents {
+        agent.wait_until_said("is silent; the watch goes on at another server");
+    }
+    machines.cluster.signal(0, Signal::CONT);
     for agent in agents {
         assert!(agent.stop().success());
     }
