@@ -19,6 +19,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use rustls::ClientConfig;
+use sealane_engine::session::SessionError;
 
 use crate::settings::RootSource;
 use crate::trust::{TrustError, client_config};
@@ -145,7 +146,7 @@ pub(crate) fn causes<'e>(
 fn other(error: &hyper_util::client::legacy::Error) -> Error {
     let mut text = error.to_string();
     let mut before = text.clone();
-    for cause in causes(error).skip(1).map(ToString::to_string) {
+    for cause in causes(error).skip(1).map(in_words) {
         // The system's errors print the one within.
         if cause != before {
             text = format!("{text}: {cause}");
@@ -158,6 +159,15 @@ fn other(error: &hyper_util::client::legacy::Error) -> Error {
                  [[authority]], or see that directory is right";
     }
     Error::Other(text.into())
+}
+
+/// A cause as text; errors of TLS have the engine's words.
+fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
+    let tls = |error: &(dyn std::error::Error + 'static)| {
+        error.downcast_ref::<rustls::Error>().map(|tls| SessionError::Tls(tls.clone()).to_string())
+    };
+    let within = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    tls(cause).or_else(|| tls(within?)).unwrap_or_else(|| cause.to_string())
 }
 
 /// Makes of a wait that is too long the longest: the library above adds it to a moment, and panics

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use http::StatusCode;
+use sealane_engine::session::SessionError;
 use serde::Deserialize;
 
 use crate::http::causes;
@@ -137,13 +138,14 @@ fn unheard_text(error: &(dyn Error + 'static)) -> String {
     let deepest = all.last().copied().unwrap_or(error);
     let io = all.iter().rev().find_map(|each| each.downcast_ref()).map(io::Error::kind);
     let tls = all.iter().find_map(|each| each.downcast_ref::<rustls::Error>());
+    let words = tls.map(|tls| SessionError::Tls(tls.clone()).to_string()).unwrap_or_default();
     match (tls, io) {
-        (Some(tls @ rustls::Error::InvalidCertificate(_)), _) => format!(
-            "its certificate is not trusted here ({tls}); name the authority of etcd in \
+        (Some(rustls::Error::InvalidCertificate(_)), _) => format!(
+            "its certificate is not trusted here ({words}); name the authority of etcd in \
              fleet.roots, and an address in fleet.etcd that the certificate has"
         ),
-        (Some(tls @ rustls::Error::AlertReceived(_)), _) => format!(
-            "it ended the handshake ({tls}); fleet.certificate has to be of an authority in its \
+        (Some(rustls::Error::AlertReceived(_)), _) => format!(
+            "it ended the handshake ({words}); fleet.certificate has to be of an authority in its \
              --trusted-ca-file, and good for a client"
         ),
         (None, Some(io::ErrorKind::ConnectionRefused)) => {
@@ -152,6 +154,7 @@ fn unheard_text(error: &(dyn Error + 'static)) -> String {
         (None, Some(io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)) => {
             "the connection broke off; has it ended?".into()
         }
+        (Some(_), _) => format!("{words}; is this etcd's client URL, and https where it is?"),
         _ => format!("{deepest}; is it there, and can it be reached from here?"),
     }
 }

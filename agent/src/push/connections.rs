@@ -217,8 +217,8 @@ fn reason(error: &io::Error) -> String {
     if let Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) = tls {
         return other.to_string();
     }
-    let distrust = tls.and_then(|tls| Distrust::of_handshake(&SessionError::Tls(tls.clone())));
-    distrust.map_or_else(|| error.to_string(), |distrust| distrust.to_string())
+    let Some(tls) = tls.map(|tls| SessionError::Tls(tls.clone())) else { return error.to_string() };
+    Distrust::of_handshake(&tls).map_or_else(|| tls.to_string(), |distrust| distrust.to_string())
 }
 
 /// A text as the log may have it: what clients have put into it adds no line, and no command for a

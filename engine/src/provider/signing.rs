@@ -107,8 +107,7 @@ impl Signer for Key {
             Self::EcdsaP384(key) => key.sign_asn1::<Sha384>(&[message], &mut buffer),
             Self::Ed25519(key) => return Ok(key.sign(message).to_vec()),
         };
-        let describe = |error| Error::General(format!("graviola cannot sign: {error:?}"));
-        signature.map(<[u8]>::to_vec).map_err(describe)
+        signature.map(<[u8]>::to_vec).map_err(|_| Error::General("graviola cannot sign".into()))
     }
 
     fn scheme(&self) -> SignatureScheme {

@@ -15,7 +15,20 @@ pub(super) fn words(error: &Error) -> String {
             "the server accepts only clients that have a certificate; give one with its key".into()
         }
         Error::AlertReceived(alert) => {
-            format!("the peer ended the session with the alert {alert:?}; its log may say why")
+            let alert = spaced(&format!("{alert:?}"));
+            format!("the peer ended the session with the alert \"{alert}\"; its log may say why")
+        }
+        Error::InvalidMessage(what) => {
+            format!(
+                "the peer sent a message that is not valid TLS: {}",
+                spaced(&format!("{what:?}"))
+            )
+        }
+        Error::PeerIncompatible(what) => {
+            format!("the peer is incompatible: {}", spaced(&format!("{what:?}")))
+        }
+        Error::PeerMisbehaved(what) => {
+            format!("the peer broke the protocol: {}", spaced(&format!("{what:?}")))
         }
         other => other.to_string(),
     }

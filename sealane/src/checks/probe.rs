@@ -8,6 +8,7 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustls::{ClientConfig, ClientConnection};
+use sealane_engine::session::SessionError;
 use sealane_lanes::kernel::Address;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -169,7 +170,7 @@ impl Probe {
         if let Err(error) = tls.process_new_packets() {
             // It is told why, if it takes that.
             let _ = tls.write_tls(&mut &self.socket);
-            return Err(format!("TLS: {error}"));
+            return Err(format!("TLS: {}", SessionError::Tls(error)));
         }
         Ok(Step::Again)
     }

@@ -166,7 +166,7 @@ fn who_answers_something_else_or_cannot_prove_its_name_is_down() {
         backend.written(),
         NAMES[0],
     ));
-    site.sealane.wait_until_said("is down: TLS: invalid peer certificate");
+    site.sealane.wait_until_said("is down: TLS: the peer's certificate is refused: it is not for");
     backend.show(&inner.leaf(KeyKind::P256, &NAMES));
     site.sealane.wait_until_said("is up");
     assert_eq!(site.sealane.stop(), Some(0));

@@ -160,7 +160,7 @@ fn the_servers_alert_is_named() {
     let error = client.feed(&Refusal::MissingExtension.alert()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the peer ended the session with the alert MissingExtension; its log may say why"
+        "the peer ended the session with the alert \"missing extension\"; its log may say why"
     );
 }
 

@@ -10,6 +10,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use sealane_engine::session::SessionError;
 use sealane_store_requests::fingerprint;
 use serde_json::json;
 
@@ -35,7 +36,7 @@ pub(super) fn served(arguments: &ServedArguments, out: &mut dyn Write) -> Result
     for some in machines.chunks(AT_ONCE) {
         thread::scope(|scope| {
             let ask = |machine: &Machine| match &machine.address {
-                Ok(address) => leaf(&config, &name, *address).map_err(|error| error.to_string()),
+                Ok(address) => leaf(&config, &name, *address).map_err(|error| words(&error)),
                 Err(problem) => Err(problem.clone()),
             };
             let asked = some.iter().map(|machine| scope.spawn(move || ask(machine)));
@@ -74,6 +75,12 @@ fn resolved(text: &str) -> Vec<Machine> {
         }
         Err(error) => nowhere(format!("{error}; name HOST:PORT")),
     }
+}
+
+/// Why there is no answer; errors of TLS have the engine's words.
+fn words(error: &io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    tls.map_or_else(|| error.to_string(), |tls| SessionError::Tls(tls.clone()).to_string())
 }
 
 /// The fingerprint of the certificate that a client gets there.
