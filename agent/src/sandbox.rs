@@ -1,7 +1,8 @@
 //! What this process may write: [`close`] has the kernel refuse all but the store (Landlock).
 //!
-//! The unit in packaging does more. This is for an agent that runs outside of it. Programs that an
-//! operator names write where they like, so nothing is refused where there are some.
+//! The unit in packaging does more. This is for an agent that runs outside of it. Programs inherit
+//! the rules, and those that an operator names may have to write anywhere: nothing is refused where
+//! there are some (docs/limits.md).
 
 use std::path::Path;
 
