@@ -40,15 +40,15 @@ impl Files {
         self.steps_left.get() == 0
     }
 
-    /// Whether a file is there and has this text near its beginning.
-    pub(super) fn has_text(&self, path: &Path, text: &str) -> Option<bool> {
-        if self.files_left == 0 {
+    /// How often a file has this text near its beginning; none if it is not there.
+    pub(super) fn count_of(&self, path: &Path, text: &str) -> Option<usize> {
+        if self.files_left == 0 || !path.is_file() {
             return None;
         }
         let mut bytes = Vec::new();
         File::open(path).ok()?.take(KEY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         self.spend(bytes.len() / BYTES_A_STEP);
-        Some(bytes.windows(text.len()).any(|part| part == text.as_bytes()))
+        Some(bytes.windows(text.len()).filter(|part| *part == text.as_bytes()).count())
     }
 
     /// Whether a file is there, and may be looked for.

@@ -40,6 +40,9 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
         for option in common.iter().chain(&section.options) {
             service.set(option, &mut plan);
         }
+        let roots = service.authorities.first().map(Path::new);
+        let certificates = roots.and_then(|path| files.count_of(path, "-----BEGIN CERTIFICATE"));
+        service.pins_one = certificates == Some(1);
         match service.is_secondary() {
             true => secondary.push((section, service)),
             false => service.put_into(&mut plan, section),
@@ -71,6 +74,8 @@ struct Service {
     key: Option<String>,
     line_of_connect: Option<Line>,
     listener: Listener,
+    /// Whether CAfile has a single certificate.
+    pins_one: bool,
     /// Where it says that clients must show a certificate.
     requires: Option<Line>,
     /// Services that share another's address: that one's name, and the server name.
@@ -298,7 +303,7 @@ impl Service {
             (Some(_), Some(_)) => {}
         }
         if let Some((Demand::Peer, line)) = &self.demand {
-            remarks.left_out(line, "clients.roots", PINNED);
+            tell_pinned(line, "clients.roots", self.pins_one, remarks);
         }
         let is_required = self.requires.is_some();
         Some(Clients {
@@ -329,7 +334,7 @@ impl Service {
         };
         let remarks = &mut self.listener.remarks;
         if let Some((Demand::Peer, line)) = demand {
-            remarks.left_out(line, "backend_tls.roots", PINNED);
+            tell_pinned(line, "backend_tls.roots", self.pins_one, remarks);
         }
         if let Some((name, line)) = self.sni.first() {
             let agrees = settings.server_name.as_ref().is_none_or(|host| host == name);
@@ -466,6 +471,14 @@ fn connected(text: &str) -> String {
 /// What stunnel has for TIMEOUTidle.
 const IDLE_DEFAULT: Duration = Duration::from_hours(12);
 const SECONDS_MAX: usize = 100_000_000;
+/// Says what it means here that a certificate itself is trusted.
+fn tell_pinned(line: &Line, key: &'static str, is_one: bool, remarks: &mut Remarks) {
+    match is_one {
+        true => remarks.note(line, key, PINNED_ONE),
+        false => remarks.left_out(line, key, PINNED),
+    }
+}
+
 const NO_PROGRAMS: &str =
     "Sealane starts no programs: let systemd listen for it, and name its socket";
 /// What holds for all names at an address here.
@@ -481,5 +494,7 @@ const OF_ADDRESSES: [&str; 10] = [
     "timeoutbusy",
     "timeoutidle",
 ];
-const PINNED: &str = "the very certificates in CAfile are believed there; here they must be \
-                      authorities that issued what is shown";
+/// What is said of more than one certificate, or of a file that cannot be read.
+const PINNED: &str = "stunnel accepts only the certificates in CAfile; here a certificate that one \
+                      of them issued is accepted as well: name no authority of others";
+const PINNED_ONE: &str = "a certificate that the one in CAfile issued is accepted as well";

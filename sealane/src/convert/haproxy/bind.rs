@@ -292,7 +292,7 @@ fn with_key(
     let key = format!("{path}.key");
     let is_beside = loads_keys
         && files.has_file(&key)
-        && files.has_text(Path::new(path), "PRIVATE KEY-----") == Some(false);
+        && files.count_of(Path::new(path), "PRIVATE KEY-----") == Some(0);
     match is_beside {
         true => Certificate::Pair { chain: path.to_owned(), key },
         false => Certificate::Path(path.to_owned()),

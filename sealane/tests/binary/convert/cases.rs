@@ -112,8 +112,8 @@ pub(super) const CASES: [Case; 65] = [
     // A certificate is served for all names in it.
     case("stunnel/names.conf", ONE, &[], &["names"]),
     case("stunnel/pair.conf", &[(4431, Tls), (4432, Tls)], &[], &[]),
-    // The pinned certificate was issued by another: a comment says so, and clients are refused.
-    case("stunnel/pinned.conf", &[], &[], &[]),
+    // A certificate as `openssl req -x509` makes it.
+    case("stunnel/pinned.conf", &[(4431, Plain)], &[], &[]),
     case("stunnel/plain.conf", ONE, &[], &[]),
     case("stunnel/postgres.conf", &[(4431, Postgres)], &[], &[]),
     case("stunnel/proxy.conf", ONE, &[], &[]),

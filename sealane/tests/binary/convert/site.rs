@@ -23,7 +23,7 @@ pub(super) struct Site {
     backends: [Backend; 3],
     clients: ClientAuthority,
     folder: TempDir,
-    secured: [SecuredBackend; 2],
+    secured: [SecuredBackend; 3],
     servers: Authority,
     strangers: ClientAuthority,
 }
@@ -60,7 +60,10 @@ impl Site {
         let strangers = ClientAuthority::root(at, "Strangers CA");
         let backends = ["one", "two", "three"]
             .map(|name| Backend::start(move |mut stream| answer(&mut stream, name)));
-        let secured = [(one, "sealed one"), (two, "sealed two")]
+        let pinned = self_signed("pinned.example");
+        let key = pinned.find("-----BEGIN PRIVATE").unwrap();
+        std::fs::write(at.join("pinned.crt"), &pinned[..key]).unwrap();
+        let secured = [(one, "sealed one"), (two, "sealed two"), (pinned, "sealed pinned")]
             .map(|(leaf, name)| clear(|| sealed(&leaf, name), |backend| backend.address));
         listen_on_a_socket(&at.join("app.sock"));
         Self { backends, clients, folder, secured, servers, strangers }
@@ -142,6 +145,14 @@ impl Site {
         }
         "unknown".into()
     }
+}
+
+/// A certificate that is its own authority, and its key.
+fn self_signed(name: &str) -> String {
+    let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    params.self_signed(&key).unwrap().pem() + &key.serialize_pem()
 }
 
 /// A backend whose port has no digits of a port in a file.
