@@ -123,7 +123,10 @@ impl Frontend {
                 listener.destination.proxy_header = Some(ProxyHeader::V1);
             }
             key if SWITCHES.contains(&key) && !is_on(word) => {}
-            key => remarks.left_out(line, "", reason(key)),
+            key => match reason(key) {
+                Some(why) => remarks.left_out(line, "", why),
+                None => remarks.unknown(line, "", "hitch"),
+            },
         }
     }
 
@@ -231,7 +234,7 @@ fn pem_file(setting: &Setting, listener: &mut Listener) -> Option<Certificate> {
         match setting.key.as_str() {
             "cert" => chain = Some(setting.word().to_owned()),
             "private-key" => key = Some(setting.word().to_owned()),
-            name => listener.remarks.left_out(&setting.line, "certificates", reason(name)),
+            _ => listener.remarks.unknown(&setting.line, "certificates", "hitch"),
         }
     }
     Some(match (chain?, key) {
@@ -310,9 +313,9 @@ fn backend(text: &str) -> String {
     endpoint(if host.is_empty() { "localhost" } else { host }, port)
 }
 
-fn reason(key: &str) -> String {
-    let known = OTHERS.iter().find(|(name, _)| *name == key);
-    known.map_or_else(|| super::remark::unknown("hitch"), |(_, why)| (*why).to_owned())
+/// Why a known setting has no key.
+fn reason(key: &str) -> Option<&'static str> {
+    OTHERS.iter().find(|(name, _)| *name == key).map(|(_, why)| *why)
 }
 
 /// What hitch tells in a header of version 2.

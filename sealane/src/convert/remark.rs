@@ -9,7 +9,7 @@ pub(super) struct Line {
     pub(super) file: Rc<Path>,
     /// Counted from 1.
     pub(super) number: usize,
-    /// The beginning of a long one: each remark has a copy.
+    /// The beginning of a long one: each remark has a copy. Empty where it is not quoted.
     pub(super) text: String,
 }
 
@@ -45,6 +45,17 @@ impl Remarks {
     pub(super) fn left_out(&mut self, line: &Line, key: &'static str, why: impl Into<String>) {
         let line = Some(line.clone());
         self.0.push(Remark { key, line, is_loss: true, text: why.into() });
+    }
+
+    /// Says that a line was not carried over whose first word is not known. The file may be any
+    /// file, also one with secrets, so the line is not quoted.
+    pub(super) fn unknown(&mut self, line: &Line, key: &'static str, program: &str) {
+        self.unquoted(line, key, unknown(program));
+    }
+
+    /// Says that a line was not carried over, and does not quote it.
+    pub(super) fn unquoted(&mut self, line: &Line, key: &'static str, why: impl Into<String>) {
+        self.left_out(&Line { text: String::new(), ..line.clone() }, key, why);
     }
 
     /// Says something about a line that was carried over.

@@ -153,7 +153,10 @@ impl Service {
             "verifychain" if is_on(value) => self.demand(Some(Demand::Chain), true, line),
             "verifypeer" if is_on(value) => self.demand(Some(Demand::Peer), true, line),
             key if SWITCHES.contains(&key) && !is_on(value) => {}
-            key => remarks.left_out(line, "", reason(key)),
+            key => match reason(key) {
+                Some(why) => remarks.left_out(line, "", why),
+                None => remarks.unknown(line, "", "stunnel"),
+            },
         }
     }
 
@@ -468,9 +471,6 @@ fn connected(text: &str) -> String {
     }
 }
 
-/// What stunnel has for TIMEOUTidle.
-const IDLE_DEFAULT: Duration = Duration::from_hours(12);
-const SECONDS_MAX: usize = 100_000_000;
 /// Says what it means here that a certificate itself is trusted.
 fn tell_pinned(line: &Line, key: &'static str, is_one: bool, remarks: &mut Remarks) {
     match is_one {
@@ -479,6 +479,9 @@ fn tell_pinned(line: &Line, key: &'static str, is_one: bool, remarks: &mut Remar
     }
 }
 
+/// What stunnel has for TIMEOUTidle.
+const IDLE_DEFAULT: Duration = Duration::from_hours(12);
+const SECONDS_MAX: usize = 100_000_000;
 const NO_PROGRAMS: &str =
     "Sealane starts no programs: let systemd listen for it, and name its socket";
 /// What holds for all names at an address here.

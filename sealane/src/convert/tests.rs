@@ -108,6 +108,51 @@ fn comments_stay_comments() {
     assert!(!toml.contains(['\r', '\u{85}', '\u{2028}', '\u{202e}']), "{toml}");
 }
 
+/// Any file may be named by mistake, or by somebody who may not read it: a line is quoted only if
+/// its first word is one of the dialect.
+#[test]
+fn lines_of_other_files_are_not_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("included")).unwrap();
+    let inner = path("included/file");
+    let (list, around) = (inner.display(), path("included").display().to_string());
+    let including = [
+        (Dialect::Haproxy, format!("listen l\nmode tcp\nbind :1 ssl crt-list {list}\n")),
+        (
+            Dialect::NginxStream,
+            format!("stream {{ server {{ listen 1 ssl; include {list}; }} }}\n"),
+        ),
+        (Dialect::Stunnel, format!("[s]\naccept = 1\ninclude = {around}\n")),
+    ];
+    for secret in [
+        "-----BEGIN PRIVATE KEY-----\nSECRET/+\nSECRET==\n-----END PRIVATE KEY-----\n",
+        "SECRET/+\nSECRET==\n",
+        "root:$6$SECRET$a.b/:19000:0:99999:7:::\n",
+        "password=SECRET\nSECRET = 1\n",
+        "[database]\npassword = \"SECRET\"\n",
+        "<?php define('PASSWORD', 'SECRET'); $a = 'SECRET';\n",
+        "machine a login b password SECRET;\nSECRET { a; }\n",
+        "{ \"password\": \"SECRET\" }\n",
+    ] {
+        std::fs::write(&inner, secret).unwrap();
+        let told = |dialect: Dialect, file: &Path| match convert(dialect, file) {
+            Ok(converted) => converted.toml,
+            Err(mistakes) => mistakes.to_string(),
+        };
+        for dialect in DIALECTS {
+            let told = told(dialect, &inner);
+            assert!(!told.contains("SECRET"), "{dialect:?} {secret}\n{told}");
+        }
+        for (dialect, text) in &including {
+            std::fs::write(path("file"), text).unwrap();
+            let told = told(*dialect, &path("file"));
+            assert!(told.contains(&*inner.display().to_string()), "{told}");
+            assert!(!told.contains("SECRET"), "{dialect:?} {secret}\n{told}");
+        }
+    }
+}
+
 /// `line` again and again, each time with another number in the place of N.
 fn many(line: &str, count: usize) -> String {
     (0..count).map(|number| line.replace('N', &number.to_string())).collect()

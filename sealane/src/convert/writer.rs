@@ -131,7 +131,8 @@ fn tell(remarks: &[&Remark], out: &mut String) {
     for remark in remarks.iter().filter(|remark| told.insert(**remark)) {
         let place = remark.line.as_ref().map(|line| {
             let text = line.text.split_whitespace().collect::<Vec<_>>().join(" ");
-            shown(&format!("{}:{}: {text}", line.file.display(), line.number))
+            let place = format!("{}:{}: {text}", line.file.display(), line.number);
+            shown(place.trim_end_matches(": "))
         });
         let why = shown(&remark.text);
         out.push_str(&match (place, remark.is_loss) {

@@ -321,12 +321,18 @@ fn list_of(
         let words = match words(written) {
             Ok(words) => words,
             Err(why) => {
-                remarks.left_out(&place(), "certificates", why);
+                remarks.unquoted(&place(), "certificates", why);
                 continue;
             }
         };
         let Some(path) = words.first() else { continue };
         let path = bases.certificate(path);
+        // Every text is a list of paths, also a private key that is named by mistake.
+        if !files.has_file(&path) {
+            let why = "it names no certificate file that is here, as this user sees it";
+            remarks.unquoted(&place(), "certificates", why);
+            continue;
+        }
         certificates.push(with_key(&path, (files, loads_keys), &place(), remarks));
         if words.len() > 1 {
             let why = "a certificate is served for the names in it, with the listener's settings; \

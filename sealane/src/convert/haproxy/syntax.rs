@@ -123,10 +123,10 @@ pub(super) fn tell_without_key(statement: &Statement, key: &'static str, remarks
         _ => {}
     }
     let known = OTHERS.iter().find(|(known, _)| is_named(known));
-    let why = known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned());
-    match UNSEEN.iter().any(is_named) {
-        true => remarks.note(line, key, why),
-        false => remarks.left_out(line, key, why),
+    match known {
+        None => remarks.unknown(line, key, "HAProxy"),
+        Some((_, why)) if UNSEEN.iter().any(is_named) => remarks.note(line, key, *why),
+        Some((_, why)) => remarks.left_out(line, key, *why),
     }
 }
 

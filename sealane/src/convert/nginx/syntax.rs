@@ -4,7 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::super::files::Files;
-use super::super::remark::{Line, Remarks, unknown};
+use super::super::remark::{Line, Remarks};
 use crate::config::{Mistake, Mistakes, Place, Problem};
 
 /// Words up to a semicolon, or to a block.
@@ -227,10 +227,10 @@ impl Tokens<'_> {
 pub(super) fn tell_without_key(directive: &Directive, remarks: &mut Remarks) {
     let (name, line) = (directive.name(), &directive.line);
     let known = OTHERS.iter().find(|(known, _)| *known == name);
-    let why = known.map_or_else(|| unknown("nginx"), |(_, why)| (*why).to_owned());
-    match UNSEEN.contains(&name) {
-        true => remarks.note(line, "", why),
-        false => remarks.left_out(line, "", why),
+    match known {
+        None => remarks.unknown(line, "", "nginx"),
+        Some((_, why)) if UNSEEN.contains(&name) => remarks.note(line, "", *why),
+        Some((_, why)) => remarks.left_out(line, "", *why),
     }
 }
 

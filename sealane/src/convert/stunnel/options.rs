@@ -1,9 +1,8 @@
 //! Options that have no key, with what to do instead.
 
-/// Why an option has no key.
-pub(super) fn reason(key: &str) -> String {
-    let known = OTHERS.iter().chain(&PROCESS).find(|(name, _)| *name == key);
-    known.map_or_else(|| super::super::remark::unknown("stunnel"), |(_, why)| (*why).to_owned())
+/// Why a known option has no key.
+pub(super) fn reason(key: &str) -> Option<&'static str> {
+    OTHERS.iter().chain(&PROCESS).find(|(name, _)| *name == key).map(|(_, why)| *why)
 }
 
 pub(super) const TICKETS: &str = "[tickets] with count = 0 turns resumption off, for all listeners";
@@ -52,7 +51,7 @@ const ENGINE: &str = "keys are used by Sealane's own cryptography alone";
 const UNIT: &str = "[process] says who it runs as, and the unit where: packaging/sealane.service";
 
 /// Other options that have no key.
-const OTHERS: [(&str, &str); 25] = [
+const OTHERS: [(&str, &str); 27] = [
     ("caengine", ENGINE),
     ("capath", "name files: roots = [...] in [listener.clients] or [listener.backend_tls]"),
     ("checkemail", "names of clients are DNS:, URI: and CN:"),
@@ -73,6 +72,8 @@ const OTHERS: [(&str, &str); 25] = [
     ("renegotiation", "there is none: neither in TLS 1.3 nor here"),
     ("reset", "what is cut never looks complete, whatever was said"),
     ("securitylevel", "what is spoken is as strong as level 2; versions and suites say more"),
+    ("sessioncachesize", TICKETS),
+    ("sessioncachetimeout", TICKETS),
     ("sessionresume", TICKETS),
     ("socket", "of options of sockets there are keepalive and user_timeout"),
     ("ticketkeysecret", "machines share a file as tickets.root"),
