@@ -20,7 +20,7 @@ use toml::de::{DeTable, DeValue};
 use crate::mistake::{Mistake, Place, Problem};
 use crate::value;
 use document::{Document, without_keys_alone};
-use unknown::Unknown;
+use unknown::{Unknown, closest};
 
 pub use search::written_at;
 
@@ -147,6 +147,9 @@ impl<'d> Table<'d> {
         let known: Rc<[&'static str]> = self.asked.as_slice().into();
         if self.field.is_empty() {
             self.document.keys_of_file.replace(Rc::clone(&known));
+            if self.refuse_foreign_file() {
+                return;
+            }
         }
         for key in self.entries.keys().filter(|key| !self.asked.contains(&&**key.get_ref())) {
             self.document.note_unknown(Unknown {
@@ -156,6 +159,19 @@ impl<'d> Table<'d> {
                 offset: key.span().start,
             });
         }
+    }
+
+    /// Notes a file without a single key that is known, or nearly so. It may be any file, also one
+    /// with secrets, so none of its keys is quoted. Returns whether it is one.
+    fn refuse_foreign_file(&self) -> bool {
+        let is_meant = |key: &str| self.asked.contains(&key) || closest(key, &self.asked).is_some();
+        let starts = self.entries.keys().map(|key| key.span().start);
+        let Some(first) = starts.min() else { return false };
+        if self.entries.keys().any(|key| is_meant(key.get_ref())) {
+            return false;
+        }
+        self.document.note(first, String::new(), Problem::new(FOREIGN, FOREIGN_REMEDY));
+        true
     }
 }
 
@@ -369,3 +385,6 @@ impl<'d> Value<'d> {
         None
     }
 }
+
+const FOREIGN: &str = "has no key of a configuration";
+const FOREIGN_REMEDY: &str = "name a configuration; all keys: /usr/share/doc/sealane/examples";

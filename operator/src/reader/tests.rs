@@ -176,8 +176,9 @@ fn syntax_errors_hide_what_follows_from_them() {
 
 #[test]
 fn mistakes_are_bounded() {
-    let text: String = (0..MISTAKES_MAX + 20).map(|n| format!("key{n} = 1\n")).collect();
-    let mistakes = read(Path::new("f"), &text, |_| Some(())).unwrap_err();
+    let keys: String = (0..MISTAKES_MAX + 20).map(|n| format!("key{n} = 1\n")).collect();
+    let text = format!("known = 1\n{keys}");
+    let mistakes = read(Path::new("f"), &text, |t| t.value("known").map(drop)).unwrap_err();
     assert_eq!(mistakes.0.len(), MISTAKES_MAX + 1);
     let last = mistakes.0.last().unwrap().to_string();
     assert_eq!(last, "f: 20 more mistakes are not shown; correct these first");
@@ -208,6 +209,27 @@ fn misplaced_and_foreign_keys() {
     );
     let unlike = "f:2:1: web.zzzzz: is not a known key; remove it; all keys: /usr/share/doc/";
     assert!(read("[web]\nzzzzz = 2")[0].starts_with(unlike));
+}
+
+/// A file without a known key may be any file, also one with secrets.
+#[test]
+fn keys_of_another_file_are_not_quoted() {
+    let told = |text: &str| {
+        let mistakes = read(Path::new("f"), text, |t| t.table("web", |_| Some(()))).unwrap_err();
+        mistakes.to_string()
+    };
+    let foreign = "f:1:1: has no key of a configuration; name a configuration; all keys: \
+                   /usr/share/doc/sealane/examples";
+    assert_eq!(told("SECRET = 1\n[SECRET2]\na = 1\n"), foreign);
+    assert_eq!(told("\"SECRET\" = \"SECRET\""), foreign);
+    assert!(told("SECRET = 1\nb c\n").lines().count() == 2);
+    assert!(told("other = 1\n[wbe]").contains("f:1:1: other: is not a known key"));
+    assert!(told("other = 1\n[web]").contains("f:1:1: other: is not a known key"));
+    for text in
+        ["SECRET\n", "SECRET SECRET\n", "SECRET=SECRET\nSECRET==\n", "[SECRET\n", "{SECRET: 1}"]
+    {
+        assert!(!told(text).contains("SECRET"), "{}", told(text));
+    }
 }
 
 /// A key that is nearly a known one names that one.

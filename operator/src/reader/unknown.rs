@@ -44,7 +44,7 @@ impl Unknown {
 }
 
 /// The known key that is nearly the written one, or that it is a part of.
-fn closest(written: &str, known: &[&'static str]) -> Option<&'static str> {
+pub(super) fn closest(written: &str, known: &[&'static str]) -> Option<&'static str> {
     // A word that is so long is never meant, and the distance takes time in its square.
     if written.len() > WORD_BYTES_MAX {
         return None;

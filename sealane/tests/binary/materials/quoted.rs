@@ -105,7 +105,10 @@ fn no_output_quotes_a_file_that_is_read_as_configuration() {
         assert!(!said.is_empty(), "{words:?} {file}");
         secret.assert_absent(&said, &format!("{words:?} {file}"));
     };
-    for file in ["secret.key", "bare.key"] {
+    // A file of another program may be in order as TOML.
+    let (password, other) = (&secret.0[0], "other.toml");
+    replace(&rig.path(other), &format!("{password} = 1\npassword = \"{password}\"\n[a]\nb = 1\n"));
+    for file in ["secret.key", "bare.key", other] {
         replace(&rig.path("including.toml"), &format!("include = [\"{file}\"]\n{good}"));
         for file in [file, "including.toml"] {
             run(&["check", "--config"], file);
@@ -114,6 +117,77 @@ fn no_output_quotes_a_file_that_is_read_as_configuration() {
             run(&["certificates", "list", "--config"], file);
         }
     }
+}
+
+/// Every option and operand of `sealane certificates` that is a path, as its help has them.
+#[test]
+fn no_command_for_stores_quotes_a_file() {
+    let rig = Rig::new(&[("secret.key", "")]);
+    let secret = Secret::write(rig.folder.path());
+    rig.certify("good.pem", "a.test");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command.arg("certificates").args(words).current_dir(rig.folder.path());
+        let done = command.stdin(fs::File::open(rig.path("bare.key")).unwrap()).output().unwrap();
+        let said = [&done.stdout[..], &done.stderr].concat();
+        secret.assert_absent(&said, &format!("{words:?}"));
+        (done.status.code(), String::from_utf8(said).unwrap())
+    };
+    let store = ["--store", "store", "--key-file", "store.key"];
+    assert_eq!(run(&[&["import", "--create", "good.pem"][..], &store].concat()).0, Some(0));
+    assert_eq!(run(&["backup", "--store", "store", "copy"]).0, Some(0));
+    let help = run(&["--help"]).1;
+    let (_, listed) = help.split_once("Commands:\n").unwrap();
+    let listed = listed.lines().map_while(|line| line.split_whitespace().next());
+    let mut tried = 0;
+    for command in listed.filter(|command| *command != "help") {
+        let help = run(&[command, "--help"]).1;
+        let taken: Vec<_> = help.lines().filter_map(taken).collect();
+        let has = |option: &str| taken.iter().any(|(taken, _)| *taken == option);
+        for (option, name) in taken.iter().filter(|(_, name)| is_path(name)) {
+            for file in ["secret.key", "bare.key"] {
+                // What reaches a store takes the place of what is there.
+                let is_way = ["--config", "--socket"].contains(option);
+                let others = store.chunks(2).filter(|pair| !is_way && has(pair[0]));
+                let mut words = vec![command];
+                words.extend(others.filter(|pair| pair[0] != *option).flatten());
+                for (other, name) in taken.iter().filter(|(other, _)| other.is_empty()) {
+                    words.push(match (is_path(name), command) {
+                        _ if other == option => file,
+                        (true, "restore") => "copy",
+                        (true, "backup") => "another-copy",
+                        (true, _) => "good.pem",
+                        (false, _) => "a.test",
+                    });
+                }
+                if !option.is_empty() {
+                    words.extend([option, file]);
+                    words.extend((*name == "CHAIN").then_some(file));
+                }
+                let (code, said) = run(&words);
+                assert!([Some(1), Some(3)].contains(&code), "{words:?} {code:?} {said}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 50, "{tried}");
+    assert_eq!(run(&[&["import", "-"][..], &store].concat()).0, Some(3));
+}
+
+/// An option of a line of a help with the name of its value, or an operand, without an option.
+fn taken(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split_whitespace();
+    let first = words.next()?;
+    let (option, value) = match first.starts_with("--") {
+        true => (first, words.next()?),
+        false => ("", first),
+    };
+    let value = value.strip_prefix(['<', '['])?.split(['>', ']']).next()?;
+    value.bytes().all(|byte| byte.is_ascii_uppercase()).then_some((option, value))
+}
+
+fn is_path(name: &str) -> bool {
+    ["CHAIN", "FILE", "FOLDER", "PATH"].contains(&name)
 }
 
 #[test]
