@@ -55,7 +55,7 @@ fn all_serve_what_one_was_pushed_and_serve_on_without_etcd_and_say_so_after_an_h
 /// A server that hangs keeps its connections open and sends nothing.
 #[test]
 fn watches_leave_a_server_that_hangs() {
-    let Some(machines) = Machines::new(2, &[]) else { return };
+    let Some(machines) = Machines::with_three_servers(2, &[]) else { return };
     let agents: Vec<_> = machines.homes.iter().map(Home::start).collect();
     for agent in &agents {
         agent.wait_until_said("fleet: etcd answers");
