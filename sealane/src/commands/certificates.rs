@@ -80,11 +80,8 @@ fn import(arguments: &ImportArguments, out: &mut dyn Write) -> Result<Exit, Refu
     let certificates = read_files(arguments)?;
     let store = if arguments.create { place.create()? } else { place.keyed()? };
     let mut imported = Imported::default();
-    // Of two for one name the one named first is served, and the one written last stays.
-    let mut left: Vec<_> = certificates;
-    left.reverse();
-    let mut progress = Progress::new("imported", Some(left.len() as u64));
-    for batch in left.chunks(BATCH) {
+    let mut progress = Progress::new("imported", Some(certificates.len() as u64));
+    for batch in certificates.chunks(BATCH) {
         add_up(&mut imported, store.import(batch, now_s()).map_err(said)?);
         progress.step(batch.len() as u64);
     }
@@ -108,7 +105,8 @@ fn report_import(
     Ok(Exit::Ok)
 }
 
-/// Reads and checks everything before anything is written.
+/// Reads and checks everything before anything is written. Of two for one name the one that is
+/// written last stays, so the preferred one comes last.
 fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refusal> {
     let provider = provider()?;
     let pairs = arguments
@@ -131,7 +129,8 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
         names.any(|name| loaded.index.find(name).iter().any(|each| Arc::ptr_eq(each, certificate)))
     };
     let mut served: Vec<_> = loaded.index.iter().filter(is_served).map(Arc::clone).collect();
-    // The later import of a name holds, so the one that is preferred for it comes last.
+    // Of two that end at the same time the one that is named first is preferred.
+    served.reverse();
     let now_s = now_s();
     served.sort_by_key(|each| (each.is_valid_at(now_s), each.chain_not_after_s()));
     match problems.is_empty() {

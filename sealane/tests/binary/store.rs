@@ -5,8 +5,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::version::{TLS12, TLS13};
 use serde_json::Value;
 
@@ -43,6 +45,37 @@ fn what_is_imported_or_removed_is_served_from_the_next_hello_on() {
         line.starts_with("sealane_certificate_not_after_seconds{") && line.contains(".test")
     });
     assert_eq!(expiries.count(), 2);
+}
+
+/// Of two files for a name the later of an import holds, so the one that ends last is the later. One
+/// that has expired is listed, and `check` warns of it.
+#[test]
+fn dates_decide_what_an_import_keeps() {
+    let site = Site::start();
+    // The certificate begins 1,000 hours ago.
+    let write = |file: &str, names: &[&str], hours: u64| {
+        let hour = |count| Duration::from_secs(3_600 * count);
+        let begin = SystemTime::now() - hour(1_000);
+        let text = site.authority.leaf_with(KeyKind::P256, names, |params| {
+            params.not_before = begin.into();
+            params.not_after = (begin + hour(hours)).into();
+        });
+        let path = site.path().join(file);
+        std::fs::write(&path, &text).unwrap();
+        (path, CertificateDer::from_pem_slice(text.as_bytes()).unwrap())
+    };
+    let (long, kept) = write("a.pem", &["one.test"], 3_000);
+    let (short, other) = write("b.pem", &["one.test", "two.test"], 2_000);
+    site.run(&["import", short.to_str().unwrap(), long.to_str().unwrap()]);
+    assert_eq!(site.served("one.test").unwrap(), kept);
+    assert_eq!(site.served("two.test").unwrap(), other);
+    let (expired, _) = write("c.pem", &["three.test"], 1_000 - 36);
+    site.run(&["import", expired.to_str().unwrap()]);
+    assert!(site.run(&["list"]).contains("expired 1 day ago"), "{}", site.run(&["list"]));
+    let mut check = Command::new(BINARY);
+    check.args(["check", "--config"]).arg(site.path().join("sealane.toml"));
+    let checked = tools::output(&mut check);
+    assert!(checked.contains("three.test: expired 1 day ago; renew it"), "{checked}");
 }
 
 #[test]

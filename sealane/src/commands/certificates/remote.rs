@@ -71,9 +71,7 @@ impl<'a> Remote<'a> {
                 self.put(&mut |to| sent.next(to))?
             }
             false => {
-                let mut certificates = read_files(arguments)?;
-                // Of two for one name the one named first is served, and the one sent last stays.
-                certificates.reverse();
+                let certificates = read_files(arguments)?;
                 let mut sent = SentFiles::new(&certificates);
                 self.put(&mut |to| Ok(sent.next(to)))?
             }
