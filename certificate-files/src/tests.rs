@@ -159,6 +159,26 @@ fn bounds_hold_and_say_what_to_do() {
     assert_eq!(errors, ["2 names for one listener, 1 are allowed; ask for more"]);
 }
 
+/// A large RSA key is the operator's own choice, also where there are more names than may be.
+#[test]
+fn slow_keys_are_taken_from_files() {
+    let slow = concat!(
+        include_str!("../../testdata/certificates/rsa5120.crt"),
+        include_str!("../../testdata/certificates/rsa5120.pkcs8.key")
+    );
+    let (chain, key) = certificate("z.test");
+    let directory = directory(&HashMap::from([("a.pem", slow.into()), ("z.pem", chain + &key)]));
+    let source = CertificateSource::Path(directory.path().to_owned());
+    for (names_max, labels) in [(100, 2), (1, 1)] {
+        let sources = [source.clone()];
+        let loaded = load_with(&sources, DefaultCertificate::First, bounds(100, names_max));
+        assert_eq!((loaded.index.len(), loaded.faults.len()), (labels, 2 - labels));
+        assert!(loaded.index.iter().next().unwrap().label().ends_with("/a.pem"));
+        let warnings: Vec<_> = loaded.warnings.iter().map(ToString::to_string).collect();
+        assert!(warnings.iter().any(|text| text.contains("RSA key of 5120 bits")), "{warnings:?}");
+    }
+}
+
 #[test]
 fn of_a_private_key_that_everybody_may_read_the_operator_is_warned() {
     let (a_chain, a_key) = certificate("a.test");

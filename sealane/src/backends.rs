@@ -249,6 +249,7 @@ mod tests {
                 NameRoutes { by_alpn: vec![(b"smtp".to_vec(), 4)], otherwise: 0 },
                 NameRoutes { by_alpn: vec![(b"h2".to_vec(), 3)], otherwise: 1 },
                 NameRoutes { by_alpn: Vec::new(), otherwise: 2 },
+                NameRoutes { by_alpn: vec![(b"http/1.1".to_vec(), 5)], otherwise: 0 },
             ]),
         };
         for (number, alpn, expected) in [
@@ -258,7 +259,9 @@ mod tests {
             (1, Some(b"http/1.1"), 1),
             (1, None, 1),
             (2, Some(b"h2"), 2),
-            (3, None, 0),
+            (3, Some(b"http/1.0"), 5),
+            (3, Some(b"h2"), 0),
+            (4, None, 0),
         ] {
             assert_eq!(settings.destination_for(number, alpn), expected, "{number} {alpn:?}");
         }

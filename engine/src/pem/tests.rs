@@ -63,6 +63,7 @@ fn damage_is_rejected_with_its_line() {
         ("AQID\n", "AQID\n\n", 7, Damage::BlankLine),
         ("AQID\n", "AQI\n", 5, Damage::NotBase64),
         ("AQID\n", "AQ=D\n", 6, Damage::NotBase64),
+        ("AQID\n", "AQJ=\n", 5, Damage::NotBase64),
         ("AQID\n", "AQ!D\n", 6, Damage::NotBase64),
         ("AQID\n", "Comment: x\n\nAQID\n", 6, Damage::Header),
         (" PRIVATE", " OPENSSH PRIVATE", 5, Damage::OtherKey),
@@ -73,6 +74,9 @@ fn damage_is_rejected_with_its_line() {
         assert!(text.contains(from), "{from}");
         assert_eq!(read(&text.replace(from, to)), Err((line, damage)), "{from:?} {to:?}");
     }
+    // Without a line feed the whole text is one line, which is no comment.
+    let one_line = format!("# a comment\n{text}").replace('\n', "\r");
+    assert_eq!(read(&one_line), Err((1, Damage::BadMark)));
     let utf16: Vec<u8> = text.bytes().flat_map(|byte| [byte, 0]).collect();
     for utf16 in [[b"\xff\xfe".as_slice(), &utf16].concat(), utf16] {
         assert_eq!(sections(&utf16).unwrap_err().damage, Damage::Utf16);

@@ -498,6 +498,8 @@ fn faulty_roots_and_lists_are_named() {
     assert!(empty.starts_with("roots: ca[1]: no certificate"), "{empty}");
     let no_list = error(&[good], &[good]).to_string();
     assert!(no_list.starts_with("crl[0]: no revocation list"), "{no_list}");
+    let mixed = error(&[&[good, crl("AAAA").as_bytes()].concat()], &[]).to_string();
+    assert!(mixed.contains("roots: ca[0]") && mixed.contains("list"), "{mixed}");
     let broken = error(&[good], &[crl("AA#A").as_bytes()]);
     assert!(matches!(broken, ClientRootsError::BrokenCrlPem { line: 2, .. }));
     let wrong = error(&[good], &[crl("MAA=").as_bytes()]);

@@ -2,8 +2,8 @@
 
 use rcgen::string::BmpString;
 use rcgen::{
-    CertificateParams, CertifiedIssuer, DistinguishedName, DnType, DnValue, GeneralSubtree, IsCa,
-    KeyPair, NameConstraints, SanType,
+    CertificateParams, CertifiedIssuer, CustomExtension, DistinguishedName, DnType, DnValue,
+    GeneralSubtree, IsCa, KeyPair, NameConstraints, OtherNameValue, SanType,
 };
 use rustls::version::TLS13;
 use sealane_engine::client_certificates::{ClientStanding, Distrust};
@@ -81,9 +81,17 @@ fn mail_constraints_of_a_root_are_judged() {
         ],
     );
     judge(
+        &root(vec![mail(".example.com")], vec![]),
+        vec![
+            (vec![address("alice@b.example.com")], "x", true),
+            (vec![address("alice@evilexample.com")], "x", false),
+        ],
+    );
+    judge(
         &root(vec![], vec![mail(".example.com")]),
         vec![
             (vec![address("alice@b.example.com")], "x", false),
+            (vec![address("no address")], "x", false),
             (vec![address("alice@example.com")], "x", true),
         ],
     );
@@ -118,6 +126,55 @@ fn directory_constraints_of_a_root_are_judged() {
         leaf.distinguished_name.push(DnType::OrganizationName, name);
     });
     assert_eq!(standing(&without_acme, &identity), unverified(Distrust::NameConstraints));
+}
+
+/// A name in another place, or that cannot be read, gets around no constraint.
+#[test]
+fn constraints_hold_for_names_in_any_place() {
+    let with_mail = root(vec![mail("example.com")], vec![]);
+    let with_directory =
+        root(vec![GeneralSubtree::DirectoryName(organisation("Acme"))], vec![mail("x.test")]);
+    let refused = unverified(Distrust::NameConstraints);
+    // The content of an extension subjectAltName.
+    let alternative =
+        |content: &[u8]| CustomExtension::from_oid_content(&[2, 5, 29, 17], content.to_vec());
+    let of_subject = |address: &str| {
+        let value = DnValue::Ia5String(address.try_into().unwrap());
+        move |leaf: &mut CertificateParams| {
+            leaf.distinguished_name
+                .push(DnType::CustomDnType(vec![1, 2, 840, 113_549, 1, 9, 1]), value);
+        }
+    };
+    let identity = |root: &Authority, change: &dyn Fn(&mut CertificateParams)| {
+        root.issue(|leaf| {
+            leaf.subject_alt_names.clear();
+            leaf.distinguished_name = organisation("Acme");
+            change(leaf);
+        })
+    };
+    let judged = |root: &Authority, change: &dyn Fn(&mut CertificateParams)| {
+        standing(root, &identity(root, change))
+    };
+    assert_eq!(judged(&with_mail, &|_| ()), ClientStanding::Verified);
+    let address = |text: &'static str| move |leaf: &mut CertificateParams| of_subject(text)(leaf);
+    assert_eq!(judged(&with_mail, &address("a@example.com")), ClientStanding::Verified);
+    assert_eq!(judged(&with_mail, &address("a@evil.test")), refused, "in the subject");
+    let utf8_mailbox = |leaf: &mut CertificateParams| {
+        let name = OtherNameValue::Utf8String("a@evil.test".into());
+        leaf.subject_alt_names = vec![SanType::OtherName((vec![1, 3, 6, 1, 5, 5, 7, 8, 9], name))];
+    };
+    assert_eq!(judged(&with_mail, &utf8_mailbox), refused, "RFC 9598");
+    // rfc822Name with a byte that is no text, and a name of no kind that there is.
+    for content in [b"\x30\x03\x81\x01\xff", b"\x30\x03\xc1\x01a"] {
+        let unreadable =
+            |leaf: &mut CertificateParams| leaf.custom_extensions.push(alternative(content));
+        assert_eq!(judged(&with_mail, &unreadable), refused, "{content:?}");
+    }
+    // directoryName: O=Other.
+    let name = b"\x30\x14\xa4\x12\x30\x10\x31\x0e\x30\x0c\x06\x03\x55\x04\x0a\x0c\x05Other";
+    let elsewhere = |leaf: &mut CertificateParams| leaf.custom_extensions.push(alternative(name));
+    assert_eq!(judged(&with_mail, &elsewhere), ClientStanding::Verified);
+    assert_eq!(judged(&with_directory, &elsewhere), refused, "among alternative names");
 }
 
 /// Constraints hold for each certificate of a chain.

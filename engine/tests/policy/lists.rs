@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rcgen::{
-    CertificateRevocationListParams, CertifiedIssuer, KeyIdMethod, KeyPair, RevokedCertParams,
-    SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use rustls::version::TLS13;
 use sealane_engine::client_certificates::{ClientRoots, ClientStanding, Distrust};
@@ -108,10 +108,12 @@ fn newest_crl_counts_in_any_order() {
 fn ended_crl_does_not_hide_a_current_one() {
     let mut rig = Rig::new();
     // The number contradicts the date, so that neither supersedes the other.
-    let ended = Written { ends: 2026, month: 2, number: 1, revokes: false };
-    for (revokes, expected) in
-        [(true, unverified(Distrust::Revoked)), (false, ClientStanding::Verified)]
-    {
+    for (by_ended, revokes, expected) in [
+        (false, true, unverified(Distrust::Revoked)),
+        (false, false, ClientStanding::Verified),
+        (true, false, ClientStanding::Verified),
+    ] {
+        let ended = Written { ends: 2026, month: 2, number: 1, revokes: by_ended };
         let current = Written { ends: 2028, month: 1, number: 2, revokes };
         let [ended, current] = [ended, current].map(|list| list.by(&rig.ours.0));
         assert_eq!(rig.standing(&[&ended, &current]), expected);
@@ -165,5 +167,33 @@ fn crl_of_a_new_key_does_not_hide_the_old() {
                 assert_eq!(server.context.standing(&session), expected, "{is_old} {revokes_old}");
             }
         }
+    }
+}
+
+/// An intermediate authority is asked about in all lists too.
+#[test]
+fn further_crl_revokes_an_intermediate() {
+    let root = Authority::new();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "between");
+    revoked(&mut params);
+    let key = KeyPair::generate().unwrap();
+    let between = Authority(CertifiedIssuer::signed_by(params, key, &root.0).unwrap());
+    let mut identity = between.issue(|_| ());
+    identity.chain.push(between.0.der().clone());
+    let mut server = server_of(&root);
+    let client = Client { identity: Some(identity.resolver()), ..Client::default() };
+    let session = server.accept(&client, "a.test", &TLS13).unwrap();
+    let list = |month, number, revokes| Written { ends: 2028, month, number, revokes };
+    let of_leaf = list(1, 1, false).by(&between.0);
+    // The newest in date is asked first, and its number contradicts that.
+    let newest = list(2, 1, false).by(&root.0);
+    for (revokes, expected) in
+        [(true, unverified(Distrust::Revoked)), (false, ClientStanding::Verified)]
+    {
+        let roots = root.roots(&[&newest, &list(1, 2, revokes).by(&root.0), &of_leaf]);
+        server.turn_to(asking(ClientCertificates::Asked(roots)));
+        assert_eq!(server.context.standing(&session), expected);
     }
 }

@@ -209,6 +209,13 @@ fn misplaced_and_foreign_keys() {
     );
     let unlike = "f:2:1: web.zzzzz: is not a known key; remove it; all keys: /usr/share/doc/";
     assert!(read("[web]\nzzzzz = 2")[0].starts_with(unlike));
+    let twice = |t: &mut Table<'_>| {
+        let _ = ["a1", "a1", "b1"].map(|key| t.value(key));
+        Some(())
+    };
+    let mistakes = super::read(Path::new("f"), "a1 = 1\nzzzzz = 2", twice).1;
+    let expected = "f:2:1: zzzzz: is not a known key; remove it; known here: a1, b1";
+    assert_eq!(mistakes[0].to_string(), expected);
 }
 
 /// A file without a known key may be any file, also one with secrets.

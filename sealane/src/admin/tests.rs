@@ -16,11 +16,12 @@ use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{self, Spoken};
 use crate::listener::{EXPIRIES_SHOWN_MAX, Summary};
+use crate::relay::RefusedClients;
 
 #[test]
 fn health_follows_the_phase() {
@@ -57,6 +58,25 @@ fn readyz_fails_when_no_backend_is_up() {
     assert!(ask(&admin, "GET", "/healthz").starts_with("HTTP/1.1 200 "), "as before");
     state.lock().phase = Phase::Draining;
     assert!(ask(&admin, "GET", "/readyz").ends_with("\r\n\r\ndraining\n"));
+    admin.stop();
+}
+
+#[test]
+fn state_shows_the_most_refused_clients_first() {
+    let (admin, state) = on_loopback();
+    let lanes = [RefusedClients::default(), RefusedClients::default()];
+    for (lane, client, times) in
+        [(0, "192.0.2.1", 2), (0, "192.0.2.2", 1), (1, "192.0.2.2", 3), (1, "192.0.2.3", 1)]
+    {
+        (0..times).for_each(|_| lanes[lane].note(client.parse().ok(), Cause::Denied));
+    }
+    state.lock().refused = lanes.map(Arc::new).into();
+    let answer = ask(&admin, "GET", "/state");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let shown: Value = serde_json::from_str(body).unwrap();
+    let shown = shown["refused_clients"].as_array().unwrap();
+    let expected = [("192.0.2.2", 4), ("192.0.2.1", 2), ("192.0.2.3", 1)];
+    assert_eq!(*shown, expected.map(|(client, count)| json!({ "client": client, "count": count })));
     admin.stop();
 }
 

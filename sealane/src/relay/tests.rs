@@ -48,6 +48,8 @@ struct Faulty {
 }
 
 enum Fault {
+    /// There is no descriptor for a socket; each try is told of.
+    NoDescriptor(Sender<()>),
     /// Nothing is taken, as when memory is short.
     NoRoom,
     /// After so many times the peer resets the connection: it hears that one more was tried, and
@@ -63,6 +65,10 @@ impl Kernel for Faulty {
     }
 
     fn connect(&mut self, address: &Address) -> io::Result<Descriptor> {
+        if let Fault::NoDescriptor(tried) = &self.fault {
+            tried.send(()).unwrap();
+            return Err(rustix::io::Errno::MFILE.into());
+        }
         let socket = self.linux.connect(address)?;
         self.connected.insert(socket.as_fd().as_raw_fd(), 0);
         Ok(socket)
@@ -86,6 +92,7 @@ impl Kernel for Faulty {
                     told.recv_timeout(PATIENCE).unwrap();
                     return Err(ErrorKind::ConnectionReset.into());
                 }
+                Fault::NoDescriptor(_) => {}
                 Fault::Reset { .. } => *count += 1,
             }
         }
@@ -135,6 +142,15 @@ fn lane(
     backend: SocketAddr,
     fault: Fault,
 ) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'static>, PrivateKeyDer<'static>) {
+    lane_with(backend, fault, |_| ())
+}
+
+/// The same with other settings.
+fn lane_with(
+    backend: SocketAddr,
+    fault: Fault,
+    change: impl FnOnce(&mut RelaySettings),
+) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'static>, PrivateKeyDer<'static>) {
     let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
     let provider = aws_lc_rs::default_provider();
@@ -144,7 +160,7 @@ fn lane(
     let options = ClientOptions::trusting(Roots::from_pem(NAME, pem.as_bytes()).unwrap());
     let context = ClientContexts::new().context(&options).unwrap();
     let backend = in_tls(backend, context);
-    let settings = RelaySettings {
+    let mut settings = RelaySettings {
         listener: NAME.into(),
         accept_proxy: None,
         admission: Arc::default(),
@@ -163,11 +179,12 @@ fn lane(
         responder: None,
         spoken: Spoken::Tls,
     };
+    change(&mut settings);
     let (mut sockets, address) = listener::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let listener = Listener {
         number: 0,
         keys: vec![Address::Tcp(address)],
-        preamble: None,
+        preamble: (settings.spoken == Spoken::Postgres).then_some(PATIENCE),
         speech: Speech::Tls(Arc::new(Context {
             id: ContextId::fresh(),
             policy: Policy::default(),
@@ -241,6 +258,26 @@ fn what_a_backend_says_before_it_proves_its_name_reaches_nobody() {
     assert!(read.is_err(), "{read:?}, {:?}", String::from_utf8_lossy(&got));
     assert!(stranger.join().unwrap().is_empty());
     ended_as_refused(lane);
+}
+
+/// Without a descriptor for one backend there is none for the next one either.
+#[test]
+fn cancel_without_descriptors_is_tried_once() {
+    let (tried, tries) = channel();
+    let fault = Fault::NoDescriptor(tried);
+    let (lane, address, ..) = lane_with(([127, 0, 0, 1], 1).into(), fault, |settings| {
+        settings.spoken = Spoken::Postgres;
+        settings.destinations.push(settings.destinations[0].clone());
+    });
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"\0\0\0\x10\x04\xd2\x16\x2eprockey!").unwrap();
+    let _ = client.read_to_end(&mut Vec::new());
+    let counters = Arc::clone(&lane.counters);
+    lane.post(Mail::Stop);
+    lane.join().unwrap();
+    assert_eq!(tries.iter().count(), 1);
+    assert_eq!(counters.ended(Cause::LimitDescriptors).value(), 1);
 }
 
 /// Waits until a connection has ended because its backend's handshake failed, and stops the lane.

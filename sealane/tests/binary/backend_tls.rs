@@ -219,10 +219,16 @@ fn backend_without_extended_master_secret() {
         assert!(page.contains("New, TLSv1.2"), "{page}");
     }
     assert_eq!(handshakes(&site.sealane.metrics()), (2, 0));
-    let strict = "roots = [\"ca.pem\"]\nrequire_extended_master_secret = true";
-    let site = Site::start(&backend, &inner, strict);
-    site.exchange(b"GET / HTTP/1.0\r\n\r\n").unwrap_err();
-    assert_eq!(handshakes(&site.sealane.metrics()), (0, 0));
+    let client = folder.path().join("client.pem");
+    std::fs::write(&client, inner.leaf_with(KeyKind::P256, &["lane.test"], for_clients)).unwrap();
+    // A certificate is shown only where nothing but this connection can use the proof.
+    for more in
+        ["require_extended_master_secret = true", &format!("client_certificate = {client:?}")]
+    {
+        let site = Site::start(&backend, &inner, &format!("roots = [\"ca.pem\"]\n{more}"));
+        site.exchange(b"GET / HTTP/1.0\r\n\r\n").unwrap_err();
+        assert_eq!(handshakes(&site.sealane.metrics()), (0, 0), "{more}");
+    }
 }
 
 #[test]

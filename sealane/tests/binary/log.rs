@@ -19,7 +19,7 @@ struct Rig {
     authority: Authority,
     folder: tempfile::TempDir,
     listener: ListenerSettings,
-    _sealane: Sealane,
+    sealane: Sealane,
 }
 
 impl Rig {
@@ -34,7 +34,7 @@ impl Rig {
         let more = format!("[access_log]\npath = {path:?}\n{log}");
         let settings = Settings { more, ..Settings::new(vec![listener.clone()]) };
         let sealane = Sealane::start(folder.path(), &settings);
-        Self { authority, folder, listener, _sealane: sealane }
+        Self { authority, folder, listener, sealane }
     }
 
     /// The log's lines, as soon as there are so many.
@@ -179,6 +179,8 @@ fn refused_clients_have_lines() {
     let client = refused.local_addr().unwrap().to_string();
     let expected = [json!("denied"), json!("client"), json!("web"), json!(client)];
     assert_eq!(["cause", "blame", "listener", "client"].map(|field| line[field].clone()), expected);
+    let state: Value = serde_json::from_str(&rig.sealane.admin("/state")).unwrap();
+    assert_eq!(state["refused_clients"], json!([{ "client": "127.0.0.1", "count": 1 }]));
 }
 
 #[test]

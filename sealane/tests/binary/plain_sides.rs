@@ -1,16 +1,22 @@
 //! Listeners whose clients do not begin with TLS: requests that are sent to HTTPS, Redis through
 //! client mode, and PostgreSQL with psql.
 
-use std::net::TcpStream;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
+use rustls::version::TLS13;
 use sealane_reserved_port::ReservedPort;
 
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind};
+use crate::harness::client::Connector;
 use crate::harness::nginx::Nginx;
 use crate::harness::process::Process;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
@@ -219,6 +225,56 @@ fn psql_reaches_the_server_of_its_name_and_verifies_it() {
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && error.contains("SSL required"), "{error}");
     sealane.wait_for_metrics("its end", |metrics| metrics.ended("not_tls") == 1);
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// Each request costs a connection to each backend, and a client needs no certificate to send one.
+#[test]
+fn cancel_requests_of_a_second_are_bounded() {
+    let site = Site::new();
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = backend.local_addr().unwrap();
+    let authority = Authority::new();
+    std::fs::write(&site.certificate, authority.leaf(KeyKind::P256, &["a.test"])).unwrap();
+    let listener =
+        ListenerSettings::new("db", &site.certificate, &address).with("starttls = \"postgres\"");
+    let to = listener.address;
+    let settings = Settings { lanes: 1, ..Settings::new(vec![listener]) };
+    let sealane = Sealane::start(site.path(), &settings);
+    let forwarded = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&forwarded);
+    std::thread::spawn(move || {
+        for stream in backend.incoming() {
+            let (mut stream, mut request) = (stream.unwrap(), [0; 16]);
+            if stream.read_exact(&mut request).is_ok() {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let _ = stream.write_all(b"for no client");
+            }
+        }
+    });
+    let request = b"\0\0\0\x10\x04\xd2\x16\x2eprockey!";
+    let connector = Connector::new(authority.der(), &TLS13).with_name("a.test");
+    let in_the_clear = || {
+        let mut client = TcpStream::connect(to).unwrap();
+        client.write_all(request).unwrap();
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).unwrap();
+        assert!(told.is_empty());
+    };
+    let in_tls = || {
+        let mut client = connector.connect(to).unwrap();
+        client.write_all(request).unwrap();
+        assert!(client.read_rest().unwrap().is_empty());
+    };
+    for send in [&in_the_clear as &dyn Fn(), &in_tls] {
+        let (began, before) = (Instant::now(), forwarded.load(Ordering::Relaxed));
+        (0..200).for_each(|_| send());
+        let forwarded = forwarded.load(Ordering::Relaxed) - before;
+        // The seconds of the lane's clock that these requests were in.
+        let seconds = began.elapsed().as_secs() + 2;
+        assert!(forwarded <= 20 * seconds, "{forwarded} in {seconds} s");
+    }
+    assert!(forwarded.load(Ordering::Relaxed) > 0);
     assert_eq!(sealane.stop(), Some(0));
 }
 

@@ -233,7 +233,10 @@ fn tls12_without_extended_master_secret() {
     ]
     .map(|(name, more)| ListenerSettings::new(name, &leaf, &answers(name).address).with(&more));
     let addresses = listeners.each_ref().map(|listener| listener.address);
-    let sealane = Sealane::start(folder.path(), &Settings::new(listeners.into()));
+    let log = folder.path().join("access.log");
+    let more = format!("[access_log]\npath = {log:?}\n");
+    let settings = Settings { more, ..Settings::new(listeners.into()) };
+    let sealane = Sealane::start(folder.path(), &settings);
     let s_client = |version: &str, address: SocketAddr| {
         let mut command = Command::new(&openssl);
         command.env("OPENSSL_CONF", &config);
@@ -254,12 +257,35 @@ fn tls12_without_extended_master_secret() {
         assert!(said.contains("alert handshake failure"), "{said}");
     }
     assert!(s_client("-tls1_3", strict).contains("New, TLSv1.3"));
+    // A session that had it does not go on without it (RFC 7627 section 5.3). TLS 1.3 needs none.
+    let (session, with) = (folder.path().join("session"), Path::new("/dev/null"));
+    for (version, option, file, expected) in [
+        ("-tls1_2", "-sess_out", with, "New, TLSv1.2"),
+        ("-tls1_2", "-sess_in", with, "Reused, TLSv1.2"),
+        ("-tls1_2", "-sess_in", config.as_path(), "alert illegal parameter"),
+        ("-tls1_3", "-sess_out", config.as_path(), "New, TLSv1.3"),
+        ("-tls1_3", "-sess_in", config.as_path(), "Reused, TLSv1.3"),
+    ] {
+        let mut command = Command::new(&openssl);
+        command.env("OPENSSL_CONF", file);
+        command.args(["s_client", version, "-servername", "a.test", "-ign_eof", option]);
+        command.arg(&session).arg("-connect").arg(served.to_string());
+        let said = run_with_input(&mut command, b"");
+        let said = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
+        assert!(said.contains(expected), "{version} {option}: {said}");
+    }
     let metrics = sealane.metrics();
     let counted = "sealane_handshakes_without_extended_master_secret_total";
-    assert_eq!(metrics.sum(counted, &[]), metrics.sum("sealane_handshakes_total", &TLS12_LABEL));
+    let all = metrics.sum("sealane_handshakes_total", &TLS12_LABEL);
+    assert_eq!(metrics.sum(counted, &[]), all - 2);
     assert!(metrics.sum(counted, &[]) >= 2);
     assert_eq!(metrics.ended("nothing_in_common"), 2, "{}", metrics.ends());
     assert_eq!(sealane.stop(), Some(0));
+    let lines = std::fs::read_to_string(log).unwrap();
+    for (version, value) in [("TLSv1.2", "false"), ("TLSv1.2", "true"), ("TLSv1.3", "null")] {
+        let fields = format!("\"tls_version\":\"{version}\",\"extended_master_secret\":{value},");
+        assert!(lines.contains(&fields), "{fields} {lines}");
+    }
 }
 
 const TLS12_LABEL: [(&str, &str); 1] = [("version", "TLSv1.2")];

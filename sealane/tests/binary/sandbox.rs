@@ -162,8 +162,10 @@ fn printed_remedy_lets_a_folder_be_replaced() {
     let Some(mut sealane) = rig.start() else { return };
     swap(&rig, 1);
     sealane.wait_until_said(" is outside of what this process may read");
-    // What was read before is served on.
+    // What was read before is served on, and holds up no other file.
     rig.visit(rig.settings.listeners[0].address);
+    let refused = [("outcome", "refused")];
+    assert_eq!(sealane.metrics().sum("sealane_reloads_total", &refused), 0);
     let said = sealane.said().concat();
     let (_, remedy) = said.split_once("in process.sandbox_read before that: ").unwrap();
     let around = remedy.split(';').next().unwrap();

@@ -23,9 +23,12 @@ fn the_service_manager_is_told_of_readiness_of_reloads_and_of_the_end() {
     let managers = [ServiceManager::new(folder.path()), ServiceManager::abstract_in(folder.path())];
     for manager in managers {
         let mut sealane = manager.start(folder.path(), &settings);
-        let before_ready = manager.read_until("");
-        assert_eq!(before_ready, "EXTEND_TIMEOUT_USEC=60000000\n", "it starts");
-        manager.read_until("READY=1");
+        let step = "EXTEND_TIMEOUT_USEC=60000000\n";
+        assert_eq!(manager.read_until(""), step, "it starts");
+        // After its one listener, each of the lanes.
+        let next = std::iter::repeat_with(|| manager.read_until(""));
+        let steps = next.take_while(|told| !told.contains("READY=1")).filter(|told| told == step);
+        assert_eq!(steps.count(), settings.lanes);
         sealane.process.signal(Signal::HUP);
         // Whatever is told next.
         assert!(manager.read_until("").starts_with("RELOADING=1\nMONOTONIC_USEC="));

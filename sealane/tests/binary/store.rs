@@ -47,8 +47,8 @@ fn what_is_imported_or_removed_is_served_from_the_next_hello_on() {
     assert_eq!(expiries.count(), 2);
 }
 
-/// Of two files for a name the later of an import holds, so the one that ends last is the later. One
-/// that has expired is listed, and `check` warns of it.
+/// An import keeps the certificate that ends last. The list shows an expired one, and `check` warns
+/// of it.
 #[test]
 fn dates_decide_what_an_import_keeps() {
     let site = Site::start();

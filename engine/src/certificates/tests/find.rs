@@ -132,6 +132,18 @@ fn default_by_name_label_or_order() {
 }
 
 #[test]
+fn named_default_that_has_expired_gives_way() {
+    let provider = provider();
+    let mut builder = IndexBuilder::new(&provider, NOW_S);
+    for (label, years) in [("a", (2020, 2026)), ("b", (2020, 2030))] {
+        let text = pem_dated(&PKCS_ECDSA_P256_SHA256, "one.test", years);
+        builder.add(label, text.as_bytes());
+    }
+    let Indexed { index, .. } = builder.finish(DefaultCertificate::Label("a"));
+    assert_eq!(labels(index.default_certificates()), "b");
+}
+
+#[test]
 fn common_name_counts_only_without_alternatives() {
     let index = index(&[
         &(testdata!("cn-only.crt").to_owned() + testdata!("p256.pkcs8.key")),

@@ -192,6 +192,30 @@ fn expired_certificate_gives_way_while_running() {
     assert_eq!(served(2027), "acea", "a clock that is set back");
 }
 
+/// Clients may do without an expired intermediate, but not without the leaf.
+#[test]
+fn expired_intermediate_beats_expired_leaf() {
+    let p256 = &PKCS_ECDSA_P256_SHA256;
+    let between = pem_dated(p256, "between", (2020, 2026));
+    let (between, _) = between.split_at(between.find("-----BEGIN PRIVATE").unwrap());
+    let index = index(&[
+        // Expired when the index is built, but its chain ends after that of c.
+        &pem_dated(p256, "a.test", (2020, 2027)),
+        // Expires while it is served.
+        &pem_dated(p256, "b.test", (2020, 2028)),
+        &(pem_dated(p256, "a.test", (2020, 2030)) + between),
+        &(pem_dated(p256, "b.test", (2020, 2030)) + between),
+    ]);
+    assert_eq!(labels(index.find("a.test")), "c");
+    assert_eq!(labels(index.find("b.test")), "b");
+    let lane = TestLane::new(index, UnknownNames::ServeDefault);
+    let schemes = [SignatureScheme::ECDSA_NISTP256_SHA256];
+    assert_eq!(lane.resolve("a.test", &schemes), "c");
+    assert_eq!(lane.resolve("b.test", &schemes), "b");
+    lane.clock.set(UnixSeconds(1_850_000_000));
+    assert_eq!(lane.resolve("b.test", &schemes), "d");
+}
+
 #[test]
 fn another_thread_resolves_nothing() {
     let lane = TestLane::new(three_names(), UnknownNames::ServeDefault);

@@ -200,6 +200,7 @@ fn looser_way_to_a_guarded_backend_is_refused() {
     let named =
         "clients = { certificates = \"required\", roots = [\"a.pem\"], names = [\"CN:a\"] }";
     let listed = "clients = { certificates = \"required\", roots = [\"a.pem\"], crls = [\"c\"] }";
+    let ended = REQUIRED.replace(" }", ", on_expired_crl = \"accept\" }");
     let allowed = |clients: &str| clients.replace(" }", ", allow_other_names = true }");
     let own = |port: u16| format!("backends = [\"b:{port}\"]\n");
     let guarded = |lines: &str| route("a.example", &format!("{}{lines}", own(2)));
@@ -227,6 +228,7 @@ fn looser_way_to_a_guarded_backend_is_refused() {
             beside(&format!("{}{listed}", own(2))),
             Some("but route \"a.example\", which accepts"),
         ),
+        ("", beside(&format!("{}{ended}", own(2))), Some("but route \"b.example\", which accepts")),
         ("", beside(&format!("{}{}", own(2), allowed(named))), None),
         // A way that passes TLS through asks for nothing, whatever it leads to.
         (

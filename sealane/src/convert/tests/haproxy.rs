@@ -369,4 +369,9 @@ fn shares_and_checks_of_servers_are_kept() {
     assert!(!with("server a a:1\n").contains("[listener.check]"));
     let toml = with("option tcpka\nclitcpka-idle 9s\nserver a a:1\n");
     assert!(toml.contains("keepalive = { idle = \"9s\", every = \"75s\", count = 9 }"), "{toml}");
+    // Another option takes nothing of the defaults away.
+    let text = "defaults\nmode tcp\noption tcpka\nlisten l\noption tcplog\n\
+                bind :443 ssl crt a\nserver a a:1\n";
+    let toml = super::toml(Dialect::Haproxy, text);
+    assert!(toml.contains("keepalive = "), "{toml}");
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
@@ -140,14 +141,22 @@ fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
 }
 
 fn list_until(issuer: &CertifiedIssuer<'static, KeyPair>, year: i32) -> String {
-    let params = CertificateRevocationListParams {
+    list_for(issuer, &|params| params.next_update = date_time_ymd(year, 1, 1))
+}
+
+fn list_for(
+    issuer: &CertifiedIssuer<'static, KeyPair>,
+    change: &dyn Fn(&mut CertificateRevocationListParams),
+) -> String {
+    let mut params = CertificateRevocationListParams {
         this_update: date_time_ymd(2020, 1, 1),
-        next_update: date_time_ymd(year, 1, 1),
+        next_update: date_time_ymd(2030, 1, 1),
         crl_number: SerialNumber::from(1),
         issuing_distribution_point: None,
         revoked_certs: Vec::new(),
         key_identifier_method: KeyIdMethod::Sha256,
     };
+    change(&mut params);
     params.signed_by(issuer).unwrap().pem().unwrap()
 }
 
@@ -251,6 +260,28 @@ fn bad_client_authorities_fail_closed() {
     rig.course("roots", bad, believed, (with, "2 authorities, 0 lists, 0 unlisted"));
 }
 
+/// An intermediate authority alone verifies no client.
+#[test]
+fn roots_without_a_root_are_warned_of() {
+    let one = authority("one");
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "between");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let between = params.signed_by(&KeyPair::generate().unwrap(), &one).unwrap().pem();
+    let mut rig = Rig::new(
+        "certificates = [\"own.pem\"]\n[listener.clients]\ncertificates = \"required\"\n\
+         roots = [\"roots\"]",
+    );
+    let warned = |survey: &Survey<'_>| {
+        let warnings = survey.warnings.concat().concat();
+        warnings.contains("only intermediate authorities").to_string()
+    };
+    for (roots, expected) in [(between.clone(), "true"), (between + &one.pem(), "false")] {
+        rig.write("roots", &roots);
+        assert_eq!(rig.read(warned).unwrap().found, expected);
+    }
+}
+
 #[test]
 fn bad_list_fails_closed() {
     let [one, other] = ["one", "other"].map(authority);
@@ -288,6 +319,16 @@ fn bad_list_fails_closed() {
     fs::rename(rig.path("lists"), rig.path("away")).unwrap();
     let read = rig.read(believed).unwrap();
     assert_eq!((read.faults, &*read.found), (vec![("lists".to_owned(), true)], both));
+    // What is deeper is not in the folder.
+    fs::rename(rig.path("away"), rig.path("lists")).unwrap();
+    fs::create_dir(rig.path("lists/deeper")).unwrap();
+    fs::rename(rig.path("lists/one.crl"), rig.path("lists/deeper/one.crl")).unwrap();
+    rig.listener = keys("\"lists\"")
+        + "\n[[listener.route]]\nnames = [\"b.test\"]\nbackends = [\"127.0.0.1:3\"]\nclients = \
+           { certificates = \"required\", roots = [\"roots\"], crls = [\"lists/deeper\"] }";
+    assert_eq!(rig.read(believed).unwrap().found, with);
+    fs::rename(rig.path("lists"), rig.path("away")).unwrap();
+    assert_eq!(rig.read(believed).unwrap().found, with);
 }
 
 /// An expired list is used, refuses its clients, and holds nothing up.
@@ -304,6 +345,18 @@ fn ended_list_is_served_and_reported() {
         rig.write("one.crl", &list_until(&one, year));
         let read = rig.read(believed).unwrap();
         assert_eq!((read.faults.len(), &*read.found), (faults, with), "{year}");
+    }
+    // A reload that names it for the first time is accepted as well.
+    let named = rig.listener.clone();
+    rig.listener = named.replace("\ncrls = [\"one.crl\"]", "");
+    rig.read(believed).unwrap();
+    rig.listener = named;
+    assert_eq!(rig.read(believed).unwrap().faults.len(), 1);
+    // The verifier refuses it from the very second on in which the next one is due.
+    for (later_s, faults) in [(0, 1), (1, 0)] {
+        let due = date_time_ymd(2027, 1, 15) + Duration::from_secs(8 * 3_600 + later_s);
+        rig.write("one.crl", &list_for(&one, &|params| params.next_update = due));
+        assert_eq!(rig.read(believed).unwrap().faults.len(), faults, "{later_s}");
     }
 }
 
@@ -360,6 +413,30 @@ fn material_named_for_the_first_time_must_do() {
     assert!(rig.read(names).err().unwrap()[0].contains("absent: cannot be read"));
     rig.listener = format!("{own}\ndefault_certificate = \"absent.test\"");
     assert!(rig.read(names).err().unwrap()[0].contains("default certificate \"absent.test\""));
+    // Also where it is in a folder that the configuration named before.
+    fs::create_dir(rig.path("folder")).unwrap();
+    rig.write("folder/a.pem", &leaf("a.test"));
+    rig.listener = "certificates = [\"own.pem\", \"folder\"]".into();
+    rig.read(names).unwrap();
+    rig.listener = "certificates = [\"own.pem\", \"folder\", \"folder/absent.pem\"]".into();
+    assert!(rig.read(names).err().unwrap()[0].contains("absent.pem: cannot be read"));
     rig.listener = own;
     rig.read(names).unwrap();
+}
+
+/// At a start certificates beyond a limit are left out. A reload that would end names is refused.
+#[test]
+fn exceeded_limit_refuses_a_reload() {
+    let mut rig = Rig::new("certificates = [\"own.pem\", \"a.pem\", \"b.pem\"]");
+    rig.write("a.pem", &leaf("a.test"));
+    rig.write("b.pem", &leaf("b.test"));
+    rig.top = "limits.certificates = 2".into();
+    let read = rig.read(names).unwrap();
+    assert_eq!((read.faults, &*read.found), (vec![("b.pem".to_owned(), false)], "a.test own.test"));
+    rig.top = "limits.names = 1".into();
+    let errors = rig.read(names).err().unwrap();
+    assert!(errors[0].contains("raise limits.names"), "{errors:?}");
+    rig.top = "limits.certificates = 1".into();
+    let errors = rig.read(names).err().unwrap();
+    assert!(errors[0].contains("raise limits.certificates"), "{errors:?}");
 }
