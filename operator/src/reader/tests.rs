@@ -210,6 +210,24 @@ fn misplaced_and_foreign_keys() {
     assert!(read("[web]\nzzzzz = 2")[0].starts_with(unlike));
 }
 
+/// The parser takes keys below a broken header for those of the table above it.
+#[test]
+fn keys_below_a_broken_header() {
+    let told = |text: &str| {
+        let mistakes = read(Path::new("f"), text, |t| {
+            t.table("web", |t| t.value("port").map(|_| ()));
+            Some(())
+        });
+        mistakes.unwrap_err().to_string()
+    };
+    for text in ["[[listener]\naddress = 1\n", "[web]\nport = 1\n[[listener]\naddress = 1\n"] {
+        let told = told(text);
+        assert!(told.lines().count() == 1 && told.contains("write KEY = VALUE"), "{told}");
+    }
+    let both = told("[[listener]\naddress = 1\n[web]\nprt = 1\n");
+    assert!(both.lines().count() == 2 && both.contains("did you mean \"port\"?"), "{both}");
+}
+
 /// A key that is nearly a known one names that one.
 #[test]
 fn misspelt_keys() {
