@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(
     name = "sealane-agent",
+    bin_name = "sealane agent",
     version,
     about = "Obtains certificates by ACME and keeps them in Sealane's certificate store",
     after_long_help = HELP,
@@ -33,13 +34,13 @@ impl Arguments {
 /// Something else to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check the configuration, and say everything that is wrong with it
+    /// Check the configuration and report every mistake; makes the store if there is none
     Check {
         /// The configuration to check
         #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
         config: PathBuf,
     },
-    /// Look at the machines that share certificates, or change their ticket keys
+    /// Show the machines that share certificates, or change their ticket keys
     Fleet {
         /// What to do
         #[command(subcommand)]
@@ -48,7 +49,9 @@ pub enum Command {
     /// Renew the certificates for a name now, and report the result
     ///
     /// For a private key that may have leaked: the running agent orders a new certificate with a
-    /// new key. It does not revoke the old one.
+    /// new key, and Sealane serves it without a reload. The old one is not revoked. The command
+    /// waits up to 5 minutes for each certificate.
+    #[command(after_long_help = RENEW_HELP)]
     Renew {
         /// A name of the certificate, as it is in the configuration
         name: String,
@@ -89,6 +92,14 @@ pub enum FleetCommand {
 
 const FILE_DEFAULT: &str = "/etc/sealane/agent.toml";
 
+const RENEW_HELP: &str = "\
+Exit codes:
+  0  renewed
+  1  the order failed, the agent does not run, or it obtains no certificate for the name
+  2  the command line is not understood
+  3  the configuration or the store is missing or not in order
+";
+
 const HELP: &str = "\
 Every key is explained in the example that comes with Sealane, packaging/agent.toml.
 
@@ -103,11 +114,11 @@ Exit codes:
   0  ended as asked; or the configuration is in order
   1  failed while it ran
   2  the command line is not understood
-  3  the configuration, or the store, is not in order; nothing started
+  3  the configuration or the store is missing or not in order; nothing started
 
 Examples:
-  sealane-agent check
-  sealane-agent renew www.example.com
-  sealane-agent fleet status
-  sealane-agent --config /etc/sealane/agent.toml
+  sealane agent check
+  sealane agent renew www.example.com
+  sealane agent fleet status
+  sealane agent --config /etc/sealane/agent.toml
 ";

@@ -85,8 +85,11 @@ fn check(file: &Path) -> Result<(), End> {
         return Err(End::invalid(wrong.join("\n")));
     }
     settings.push.as_ref().map_or(Ok(()), Door::check).map_err(End::invalid)?;
-    let counted = settings.certificates.len();
-    say(&format!("{}: in order, {counted} certificates", file.display()));
+    let counted = match settings.certificates.len() {
+        1 => "1 certificate".to_owned(),
+        count => format!("{count} certificates"),
+    };
+    say(&format!("{}: in order, {counted}", file.display()));
     Ok(())
 }
 

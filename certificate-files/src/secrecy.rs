@@ -16,8 +16,9 @@ use thiserror::Error;
 /// A file with a secret that users may read or write who are neither its owner nor in its group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{}: every user of this machine may read or write this secret (mode {mode:03o}); chmod o= it, \
-     and take a new one if others have been here", path.display()
+    "{file}: every user of this machine may read or write this secret (mode {mode:03o}); run \
+     `chmod o= {file}`, and replace the secret if other users may have read it",
+    file = path.display()
 )]
 pub struct Exposed {
     /// The file.

@@ -176,7 +176,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 connection.is_challenge = is_challenge;
                 let session = ServerSession::new(config).map_err(|_| Cause::Internal)?;
                 connection.server_name = hello.server_name;
-                connection.session = Some(Box::new(session.awaiting(awaited)));
+                let session = session
+                    .awaiting(awaited)
+                    .noting_extended_master_secret(hello.lacks_extended_master_secret);
+                connection.session = Some(Box::new(session));
                 connection.context = Some(context);
                 connection.phase = Phase::Handshake;
                 Ok(true)

@@ -99,7 +99,7 @@ fn describe<'a, T, K: Kernel>(
         ja4: connection.ja4.as_deref(),
         failure: connection.failure.as_deref().copied(),
         handshake_us: connection.handshake_us.map(u64::from),
-        duration_ms: core.now_ms.saturating_sub(connection.accepted_ms()),
+        duration_ms: core.now_us().saturating_sub(connection.accepted_us).div_ceil(1_000),
         received_bytes: connection.received_bytes,
         sent_bytes: connection.sent_bytes,
     }

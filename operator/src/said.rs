@@ -39,7 +39,7 @@ pub fn say_at(priority: Priority, text: &str) {
     static IS_JOURNAL: OnceLock<bool> = OnceLock::new();
     let lines = match FORMAT.get() {
         Some(format) => format(priority, text),
-        None => lines(IS_JOURNAL.get_or_init(is_journal).then_some(priority), text),
+        None => lines(*IS_JOURNAL.get_or_init(is_journal), priority, text),
     };
     // With standard error gone there is no other place to report that.
     let _ = io::stderr().write_all(lines.as_bytes());
@@ -55,13 +55,13 @@ fn is_journal() -> bool {
 
 /// The lines of `text`; the journal takes each for an entry of its own, with its priority before
 /// it.
-fn lines(priority: Option<Priority>, text: &str) -> String {
-    let prefix = match priority {
-        None => "",
+fn lines(is_journal: bool, level: Priority, text: &str) -> String {
+    let prefix = match level {
+        _ if !is_journal => "",
         // From sd-daemon(3).
-        Some(Priority::Error) => "<3>",
-        Some(Priority::Warning) => "<4>",
-        Some(Priority::Information) => "<6>",
+        Priority::Error => "<3>",
+        Priority::Warning => "<4>",
+        Priority::Information => "<6>",
     };
     let mut lines = String::new();
     for (number, line) in text.split('\n').enumerate() {
@@ -69,8 +69,9 @@ fn lines(priority: Option<Priority>, text: &str) -> String {
             0 => (NAME.get().copied().unwrap_or("sealane"), ": "),
             _ => ("", ""),
         };
+        let level = if number == 0 && level == Priority::Warning { "warning: " } else { "" };
         // Nothing fails that writes into a string.
-        let _ = writeln!(lines, "{prefix}{name}{colon}{line}");
+        let _ = writeln!(lines, "{prefix}{name}{colon}{level}{line}");
     }
     lines
 }
@@ -84,12 +85,15 @@ mod tests {
 
     #[test]
     fn each_line_has_its_priority_where_the_journal_reads_it() {
-        assert_eq!(lines(None, "one\ntwo"), "sealane: one\ntwo\n");
-        for (priority, number) in
-            [(Priority::Error, 3), (Priority::Warning, 4), (Priority::Information, 6)]
-        {
-            let expected = format!("<{number}>sealane: one\n<{number}>two\n");
-            assert_eq!(lines(Some(priority), "one\ntwo"), expected);
+        for (priority, number, level) in [
+            (Priority::Error, 3, ""),
+            (Priority::Warning, 4, "warning: "),
+            (Priority::Information, 6, ""),
+        ] {
+            let expected = format!("sealane: {level}one\ntwo\n");
+            assert_eq!(lines(false, priority, "one\ntwo"), expected);
+            let expected = format!("<{number}>sealane: {level}one\n<{number}>two\n");
+            assert_eq!(lines(true, priority, "one\ntwo"), expected);
         }
     }
 }

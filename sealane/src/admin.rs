@@ -17,6 +17,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::time::SystemTime;
 
+use crate::backends::monotonic_ms;
 use crate::config::{self, Address, AdminSocket};
 use crate::http::{
     ContentType, Hosts, Method, Request, Response, Server, Status, serve_hosts, serve_orders,
@@ -148,15 +149,17 @@ fn health(state: &ControlState) -> Response {
     }
 }
 
-/// Health, and whether any backend takes connections. For probes that ask for it: where all
+/// Health, and whether a client may be sent to any backend. For probes that ask for it: where all
 /// machines have the same backends, it takes them all out of service at once.
 fn readiness(state: &ControlState) -> Response {
-    let is_up = |backend| matches!(report::backend_state(backend), "up" | "failing");
+    let now_ms = monotonic_ms();
+    let is_usable = |backend| report::BackendState::of(backend, now_ms).is_usable();
     if state.phase == Phase::Serving
         && !state.backends.is_empty()
-        && !state.backends.iter().any(is_up)
+        && !state.backends.iter().any(is_usable)
     {
-        return Response::text(Status::ServiceUnavailable, "no backend is up; /state shows why");
+        let text = "no backend of any listener is up; /state shows why";
+        return Response::text(Status::ServiceUnavailable, text);
     }
     health(state)
 }
@@ -170,7 +173,7 @@ Sealane; a browser gets a page here
            listener can serve a client; says that it is degraded if the last reload was
            refused, a certificate, list, key or store has a fault, a revocation list has
            ended, or the etcd of the agent's fleet has not answered for an hour
-/readyz    the same, and 503 while no backend is up
+/readyz    the same, and 503 while no backend of any listener is up
 /metrics   for Prometheus
 /state     what is served, from which certificates, by which lane, as JSON
 A unix socket also takes orders: sealane reload, sealane status and others speak to it.

@@ -87,7 +87,7 @@ pub enum Command {
     Convert(ConvertArguments),
     /// Show Sealane at work, with a CA and a backend of its own
     Demo(DemoArguments),
-    /// Look at the machines that share certificates, or change their configuration or ticket keys
+    /// Show the machines that share certificates, or change their ticket keys
     #[command(disable_help_flag = true, after_long_help = FLEET_HELP)]
     Fleet {
         /// What sealane-agent fleet takes: see sealane fleet --help
@@ -293,16 +293,21 @@ const SERVE_SIGNALS: &str = "Signals:
                     connections finish, cut the rest at the drain timeout. A second one ends the
                     delay, and another cuts what is left at once
 
+Faults:
+  A certificate, list, key, store or folder with a fault stops neither a start nor a reload: its
+  last good state is used; without one, clients that need it are refused. The log, sealane status
+  and /healthz name each fault.
+
 Reload (SIGHUP, or a change of the configuration or of a certificate file):
-  All is read and checked before anything changes. If something is wrong, what runs goes on, and
-  the log says what is wrong. Running connections keep the settings they began with. Listeners
-  that are new open, those that are gone drain, the others do not notice. Tickets stay good.
-  What [admin] and [access_log] say, lanes, pin_lanes, and the lifetime and root of tickets take a
-  restart.
+  All is read and checked before anything changes. A mistake in the configuration changes nothing,
+  and is logged. Open connections keep their settings. New listeners open, removed ones drain.
+  Session tickets stay valid. Changes of [admin], [access_log], [process], lanes, pin_lanes, and
+  the lifetime and root of tickets need a restart.
 
 Files:
   FILE              the configuration; relative paths in it start at its folder
-  PATH              chains and keys, read at start and reload only; readable by this user alone
+  PATH              chains and keys; watched for changes. Private keys should be readable by this
+                    user or its group alone
 
 Environment, as systemd sets it:
   NOTIFY_SOCKET     where readiness and the end are told, and listening sockets are left for the
@@ -328,14 +333,19 @@ Examples:
 ";
 
 const AGENT_HELP: &str = "Becomes the program sealane-agent, which lies beside this one or in \
-../libexec: a process of its own, that serves nobody. It fills a certificate store, out of which \
-sealane serve answers challenges and serves.
+../libexec. It fills a certificate store, from which sealane serve takes certificates and answers \
+challenges.
+
+Commands:
+  check         check its configuration; makes the store if there is none
+  fleet         the same as sealane fleet
+  renew NAME    order a new certificate for NAME now, and wait for it
 
 Exit codes:
   0  ended as asked; or its configuration is in order
   1  it failed, or is not installed
   2  the command line is not understood
-  3  its configuration, or the store, is not in order; nothing started
+  3  its configuration or the store is missing or not in order; nothing started
 
 Examples:
   sealane agent check --config /etc/sealane/agent.toml

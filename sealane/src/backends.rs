@@ -21,7 +21,7 @@ use crate::checks::Target;
 use crate::config::{AcceptProxy, Balance, ProxyHeader, Share, Spoken};
 use crate::relay::Admission;
 
-pub use counters::{BackendCounters, HANDSHAKE_FAILURES};
+pub use counters::{BackendCounters, HANDSHAKE_FAILURES, monotonic_ms};
 pub use drained::Drained;
 pub use memory::LaneMemory;
 pub use plan::{PlannedBackend, places};

@@ -47,7 +47,7 @@ pub use check::{Check, CheckKind};
 pub use client_trust::{ClientDemand, ClientTrust};
 pub(crate) use demand::undercuts_between;
 pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
-pub(crate) use file::LANES_MAX;
+pub(crate) use file::{HANDSHAKE_KEYS, LANES_MAX, chosen_policy};
 pub use limits::Limits;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
 pub use network::Network;

@@ -49,6 +49,7 @@ use crate::systemd;
 pub(crate) use build::unix_now;
 use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
+use faults::report_faults;
 use kept::KeptSockets;
 use listeners::counted;
 use on_demand::NamesDoor;
@@ -318,9 +319,7 @@ impl Control {
         sockets.keep();
         report(&built.warnings);
         let generation = self.adopt(built, &mut sockets);
-        for line in self.note_faulty(&before).lines() {
-            say_at(Priority::Error, &line);
-        }
+        report_faults(&self.note_faulty(&before).lines());
         let processors = if self.config.pin_lanes {
             processors().map_err(|error| ServeError::System("cannot pin lanes", error))?
         } else {
@@ -527,6 +526,6 @@ fn decoded_keys_max(config: &Config) -> std::num::NonZeroUsize {
 
 fn report(warnings: &[String]) {
     for warning in warnings {
-        say_at(Priority::Warning, &format!("warning: {warning}"));
+        say_at(Priority::Warning, warning);
     }
 }

@@ -9,7 +9,7 @@ pub enum Exit {
     Cut,
     /// Something failed while it ran, or the system refused what it needs to start.
     Failed,
-    /// The configuration, a certificate or an address is not in order; nothing was started.
+    /// A mistake in the configuration, or an address cannot be had; nothing was started.
     Invalid,
     /// A configuration was converted, with comments of which clients and backends see nothing.
     Noted,
@@ -48,7 +48,7 @@ impl Exit {
             Self::Cut => "ended, but cut connections: the drain timeout passed, or a second signal",
             Self::Failed => "failed while it ran, or the system refused what it needs to start",
             Self::Invalid => {
-                "the configuration, a certificate or an address is not in order; nothing started"
+                "a mistake in the configuration, or an address cannot be had; nothing started"
             }
             Self::Ok => "ended as asked; or the configuration is in order",
             Self::Noted => "converted; comments name lines that matter to the process alone",

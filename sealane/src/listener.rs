@@ -44,7 +44,7 @@ pub use backend_trust::{Expiry, Usage};
 pub use backends::host_names;
 pub(crate) use backends::shown as shown_addresses;
 pub use certificates::bounds;
-pub use client_trust::{Believed, ClientsSummary, KnownClientRoots, RootFile};
+pub use client_trust::{Believed, ClientsSummary, KnownClientRoots, RootFile, list_file};
 pub use contexts::Contexts;
 pub use last_good::{Fault, LastGood};
 use last_good::{Found, key_path};
@@ -174,6 +174,8 @@ pub struct Survey<'c> {
     pub faults: Vec<Fault>,
     /// When what it takes beside the certificates that it serves expires.
     pub expiries: Vec<Expiry>,
+    /// What may be meant as it is.
+    pub notes: Vec<String>,
     /// The store that it serves from, if it has one that is in order.
     pub store: Option<ListenerStore>,
     /// The same with the keys to its seals.
@@ -198,6 +200,7 @@ impl<'c> Survey<'c> {
             errors: Vec::new(),
             faults: Vec::new(),
             expiries: Vec::new(),
+            notes: Vec::new(),
             store: None,
             keyed_store: None,
             warnings: Vec::new(),

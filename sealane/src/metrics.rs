@@ -161,7 +161,7 @@ const PER_BACKEND: [PerBackend; 5] = [
     PerBackend {
         name: "sealane_backend_failing",
         kind: Kind::Gauge,
-        help: "1 if the lane's last attempt to connect failed, so that the backend rests.",
+        help: "1 if the lane's last attempt to connect failed, until one succeeds.",
         value: |counters| u64::from(counters.is_failing()),
     },
 ];

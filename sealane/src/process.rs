@@ -50,8 +50,8 @@ pub fn settle(wanted: &Process) -> Result<Option<Account>, AccountError> {
 /// Says if this process may do everything.
 pub fn warning() -> Option<&'static str> {
     geteuid().is_root().then_some(
-        "serves as root, who may do everything: name a user in [process], or let the service \
-         manager start it as one (packaging/sealane.service)",
+        "running as root: name a user in [process], or let the service manager start Sealane as \
+         one (packaging/sealane.service)",
     )
 }
 

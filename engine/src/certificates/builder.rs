@@ -247,7 +247,8 @@ impl<'a> IndexBuilder<'a> {
         let is_issuer = |link: &Arc<Link>| link.subject == own.issuer;
         if own.issuer != own.subject && !links.iter().any(is_issuer) {
             let (label, issuer) = (label(), own.issuer_text());
-            warnings.push(CertificateWarning::IssuerMissing { label, issuer });
+            let is_published = leaf.is_issuer_published;
+            warnings.push(CertificateWarning::IssuerMissing { label, issuer, is_published });
         }
         for (position, (der, link)) in (2..).zip(chain.iter().skip(1).zip(links)) {
             if chain.iter().take(position - 1).any(|before| before == der) {

@@ -244,6 +244,8 @@ pub enum CertificateWarning {
         label: String,
         /// The issuer's name.
         issuer: String,
+        /// Whether the certificate names a place where its issuer's certificate is published.
+        is_published: bool,
     },
     /// A name that no client can ask for.
     #[error(

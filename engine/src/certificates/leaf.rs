@@ -4,10 +4,12 @@ use rustls::pki_types::DnsName;
 use x509_parser::asn1_rs::{FromDer, Oid};
 use x509_parser::certificate::{X509Certificate, X509CertificateParser};
 use x509_parser::extensions::{
-    AuthorityKeyIdentifier, BasicConstraints, GeneralName, KeyIdentifier, SubjectAlternativeName,
+    AuthorityInfoAccess, AuthorityKeyIdentifier, BasicConstraints, GeneralName, KeyIdentifier,
+    SubjectAlternativeName,
 };
 use x509_parser::nom::Parser;
 use x509_parser::oid_registry::{
+    OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS, OID_PKIX_AUTHORITY_INFO_ACCESS,
     OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_BASIC_CONSTRAINTS,
     OID_X509_EXT_SUBJECT_ALT_NAME, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
 };
@@ -29,6 +31,9 @@ pub(super) struct Leaf {
     pub(super) names: Vec<String>,
     /// Who issued it, and until when it counts.
     pub(super) link: Link,
+    /// Whether it names a place where its issuer's certificate is published, as those of public
+    /// authorities do.
+    pub(super) is_issuer_published: bool,
     /// First second of validity, in Unix time.
     pub(super) not_before_s: i64,
     /// The public key's bytes, see [`PublicHalf::bytes`].
@@ -49,6 +54,7 @@ impl Leaf {
             has_common_name_only: false,
             ignored_names: Vec::new(),
             link: Link::of(&certificate),
+            is_issuer_published: is_issuer_published(&certificate),
             key_type: half.as_ref().map(|half| half.key_type),
             names: Vec::new(),
             not_before_s: certificate.validity.not_before.timestamp(),
@@ -232,6 +238,18 @@ impl AuthorityLimits {
             path_len: constraints.and_then(|constraints| constraints.path_len_constraint),
         })
     }
+}
+
+/// Whether the extension authorityInfoAccess names the issuer's certificate (RFC 5280 section
+/// 4.2.2.1); one that cannot be read does not.
+fn is_issuer_published(certificate: &X509Certificate<'_>) -> bool {
+    let mut all = certificate.extensions().iter();
+    let extension = all.find(|extension| extension.oid == OID_PKIX_AUTHORITY_INFO_ACCESS);
+    let Some(extension) = extension else { return false };
+    AuthorityInfoAccess::from_der(extension.value).is_ok_and(|(_, access)| {
+        let mut places = access.iter();
+        places.any(|place| place.access_method == OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS)
+    })
 }
 
 /// The public key of a certificate, as it is encoded there (SubjectPublicKeyInfo).

@@ -100,7 +100,7 @@ impl fmt::Display for Foreign {
                 "a certificate request; name the certificate that the authority issued for it"
             }
             Self::Sections => "its PEM sections are of other types",
-            Self::Text => "no PEM section in it; is this the right file?",
+            Self::Text => "no PEM section in it; check that it is the right file",
         })
     }
 }

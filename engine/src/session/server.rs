@@ -27,8 +27,8 @@ pub struct ServerEnd {
     tls: UnbufferedServerConnection,
     /// Whether rustls lets go of the connection's secrets.
     hands_over: bool,
-    /// Whether it was begun for a client without extended master secret.
-    is_unbound: bool,
+    /// Whether the client offers no extended master secret.
+    lacks_extended_master_secret: bool,
     /// Bytes of plaintext in a record that is written.
     record_bytes_max: u16,
 }
@@ -40,7 +40,7 @@ impl ServerSession {
     /// # Errors
     /// The configuration is unusable: a fault of ours.
     pub fn new(config: Arc<ServerConfig>) -> Result<Self, SessionError> {
-        let (hands_over, is_unbound) = (config.enable_secret_extraction, !config.require_ems);
+        let hands_over = config.enable_secret_extraction;
         let record_bytes_max = match config.max_fragment_size {
             Some(bytes) => bytes.saturating_sub(RECORD_HEADER_LEN).min(RECORD_PLAIN_MAX),
             None => RECORD_PLAIN_MAX,
@@ -48,7 +48,13 @@ impl ServerSession {
         let record_bytes_max = u16::try_from(record_bytes_max).unwrap_or(u16::MAX);
         let tls = UnbufferedServerConnection::new(config)?;
         let binding = Binding::default();
-        Ok(Self::start(ServerEnd { binding, tls, hands_over, is_unbound, record_bytes_max }))
+        Ok(Self::start(ServerEnd {
+            binding,
+            tls,
+            hands_over,
+            lacks_extended_master_secret: false,
+            record_bytes_max,
+        }))
     }
 
     /// The kind of certificate that the client was served, or would have been if it had not resumed
@@ -63,13 +69,23 @@ impl ServerSession {
         self.binding()?.scheme().filter(|_| !self.resumed())
     }
 
-    /// Whether it speaks TLS 1.2 without extended master secret (RFC 7627), with settings of
-    /// [`LaneContext::admit`](crate::context::LaneContext::admit).
+    /// The same session, of a client that offers an extended master secret (RFC 7627), or `lacks`
+    /// it.
+    #[must_use]
+    pub fn noting_extended_master_secret(mut self, lacks: bool) -> Self {
+        if let Layer::Rustls(crank) = &mut self.layer {
+            crank.end.lacks_extended_master_secret = lacks;
+        }
+        self
+    }
+
+    /// Whether TLS 1.2 was chosen for a client without extended master secret, also where the
+    /// client was refused for that.
     pub fn lacks_extended_master_secret(&self) -> bool {
         match &self.layer {
             Layer::Rustls(crank) => {
                 let version = crank.end.tls.protocol_version();
-                crank.end.is_unbound && version == Some(ProtocolVersion::TLSv1_2)
+                crank.end.lacks_extended_master_secret && version == Some(ProtocolVersion::TLSv1_2)
             }
             Layer::Nobody | Layer::Ours(_) => false,
         }

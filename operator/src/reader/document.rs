@@ -82,9 +82,22 @@ impl<'t> Document<'t> {
         (line, before.chars().count() + 1)
     }
 
+    /// Whether the last header of a table above `offset` is broken, so that the parser has taken
+    /// the keys below it for those of another table.
+    fn is_below_broken_header(&self, offset: usize) -> bool {
+        let (line, _) = self.line_and_column(offset);
+        let above = self.text.lines().take(line).enumerate();
+        let headers = above.filter(|(_, text)| text.trim_start().starts_with('['));
+        headers.last().is_some_and(|(index, _)| self.syntax_error_lines.contains(&(index + 1)))
+    }
+
     pub(crate) fn into_mistakes(self) -> Vec<Mistake> {
         let keys_of_file = self.keys_of_file.take();
         for key in self.unknown.take() {
+            // The table that it belongs to is not known.
+            if self.is_below_broken_header(key.offset) {
+                continue;
+            }
             self.note(key.offset, key.field(), key.problem(&keys_of_file));
         }
         let mut mistakes = self.mistakes.into_inner();

@@ -239,6 +239,24 @@ fn keys_of_another_file_are_not_quoted() {
     }
 }
 
+/// The parser takes keys below a broken header for those of the table above it.
+#[test]
+fn keys_below_a_broken_header() {
+    let told = |text: &str| {
+        let mistakes = read(Path::new("f"), text, |t| {
+            t.table("web", |t| t.value("port").map(|_| ()));
+            Some(())
+        });
+        mistakes.unwrap_err().to_string()
+    };
+    for text in ["[[listener]\naddress = 1\n", "[web]\nport = 1\n[[listener]\naddress = 1\n"] {
+        let told = told(text);
+        assert!(told.lines().count() == 1 && told.contains("write KEY = VALUE"), "{told}");
+    }
+    let both = told("[[listener]\naddress = 1\n[web]\nprt = 1\n");
+    assert!(both.lines().count() == 2 && both.contains("did you mean \"port\"?"), "{both}");
+}
+
 /// A key that is nearly a known one names that one.
 #[test]
 fn misspelt_keys() {

@@ -39,8 +39,8 @@ impl Faults {
         let paths = paths.join(", ");
         match self.total {
             0 => None,
-            1 => Some(format!("a fault in {paths}; /state says what is wrong")),
-            total => Some(format!("{total} faults, in {paths}; /state says what is wrong")),
+            1 => Some(format!("a fault in {paths}; /state shows what is wrong")),
+            total => Some(format!("{total} faults, in {paths}; /state shows what is wrong")),
         }
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::state::{AccessLogCounters, BackendSummary, ControlState, Reload, Reloads, TicketRoots};
 use super::{Faults, SharedState};
-use crate::backends::BackendCounters;
+use crate::backends::{BackendCounters, monotonic_ms};
 use crate::config::{ClientDemand, Limits, RootPlace, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
@@ -124,11 +124,12 @@ fn faults(faults: &Faults) -> Value {
 fn backend(backend: &BackendSummary) -> Value {
     let sum =
         |value: fn(&BackendCounters) -> u64| backend.lanes.iter().map(|l| value(l)).sum::<u64>();
+    let now_ms = monotonic_ms();
     json!({
         "backend": backend.label,
         "address": backend.address,
-        "state": backend_state(backend),
-        "why": backend.checked.as_ref().and_then(|found| found.as_ref().err()),
+        "state": BackendState::of(backend, now_ms).name(),
+        "why": backend_fault(backend, now_ms),
         "tls": backend.tls,
         "connections": sum(|lane| lane.active.value()),
         "connected": sum(|lane| lane.connected.value()),
@@ -157,20 +158,67 @@ fn backend_name(name: &NameSummary) -> Value {
     })
 }
 
-/// What an operator ordered comes before what checks have found, and that before what each lane
-/// finds out for itself.
-pub(super) fn backend_state(backend: &BackendSummary) -> &'static str {
-    if backend.lanes.iter().any(|lane| lane.is_drained()) {
-        return "drained";
+/// The state of a backend for clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BackendState {
+    /// A health check failed, or all lanes wait after failed attempts.
+    Down,
+    /// An operator drained it.
+    Drained,
+    /// The last attempt of a lane failed; the next client may be sent there.
+    Failing,
+    /// Nothing is known against it.
+    Up,
+}
+
+impl BackendState {
+    /// The state at `now_ms` by [`monotonic_ms`]. An operator's order comes before health checks,
+    /// and these before the attempts of lanes.
+    pub(super) fn of(backend: &BackendSummary, now_ms: u64) -> Self {
+        let lanes = &backend.lanes;
+        if lanes.iter().any(|lane| lane.is_drained()) {
+            return Self::Drained;
+        }
+        let all_rest = !lanes.is_empty() && lanes.iter().all(|lane| lane.rest_left_ms(now_ms) > 0);
+        match backend.checked {
+            Some(Err(_)) => Self::Down,
+            _ if all_rest => Self::Down,
+            _ if lanes.iter().any(|lane| lane.is_failing()) => Self::Failing,
+            _ => Self::Up,
+        }
     }
-    if backend.checked.as_ref().is_some_and(Result::is_err) {
-        return "down";
+
+    /// Whether a client may be sent there.
+    pub(super) fn is_usable(self) -> bool {
+        matches!(self, Self::Failing | Self::Up)
     }
-    match backend.lanes.iter().filter(|lane| lane.is_failing()).count() {
-        0 => "up",
-        failing if failing == backend.lanes.len() => "down",
-        _ => "failing",
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Drained => "drained",
+            Self::Failing => "failing",
+            Self::Up => "up",
+        }
     }
+}
+
+/// Why a backend is down or failing: a health check's finding, or the attempts of lanes.
+fn backend_fault(backend: &BackendSummary, now_ms: u64) -> Option<String> {
+    if let Some(Err(found)) = &backend.checked {
+        return Some(found.clone());
+    }
+    let in_a_row = backend.lanes.iter().map(|lane| lane.failed_in_a_row()).max();
+    let attempts = match in_a_row.unwrap_or_default() {
+        0 => return None,
+        1 => "the last attempt to connect failed".to_owned(),
+        count => format!("the last {count} attempts to connect failed"),
+    };
+    let rests = backend.lanes.iter().map(|lane| lane.rest_left_ms(now_ms));
+    Some(match rests.min().unwrap_or_default() {
+        0 => format!("{attempts}; the next client may be sent there"),
+        rest_ms => format!("{attempts}; retry in {} s", rest_ms.div_ceil(1_000)),
+    })
 }
 
 /// Epochs are counted from 1970, so that machines agree on them without a word.
@@ -212,6 +260,7 @@ fn listener(listener: &Summary) -> Value {
         "limits": listener.limits,
         "routes": listener.routes,
         "routes_total": listener.routes_total,
+        "tls": listener.tls,
     })
 }
 

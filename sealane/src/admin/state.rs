@@ -9,13 +9,14 @@ use std::time::{Instant, SystemTime};
 use sealane_engine::certificates::{
     CertificateStore as _, Inventory, InventoryEntry, InventoryFailure,
 };
+use sealane_engine::client_certificates::RevocationList;
 use sealane_lanes::counters::Counters;
 
 use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
 use crate::backends::{BackendCounters, Drained};
 use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
-use crate::listener::{EXPIRIES_SHOWN_MAX, Fault, NameSummary, StoreSummary, Summary};
+use crate::listener::{EXPIRIES_SHOWN_MAX, Fault, NameSummary, StoreSummary, Summary, list_file};
 use crate::relay::{LaneDesk, ListenerCounters, RefusedClients};
 use crate::timestamp::Timestamp;
 
@@ -121,14 +122,19 @@ impl ControlState {
     /// Every reason for an operator to act although clients are served, if there is any.
     pub fn degradation(&self, now: SystemTime) -> Option<String> {
         let now = Timestamp::from(now);
+        let faults = self.faults_now();
+        // Of one that is not accepted any more the faults tell.
+        let is_fault =
+            |list: &RevocationList| faults.shown.iter().any(|f| f.path == list_file(list));
         let mut lists =
             self.listeners.iter().filter_map(|each| each.clients.as_ref()).flat_map(|c| &c.lists);
         let is_refused = self.reloads.last().is_some_and(|last| !last.verdict.is_accepted());
-        let has_ended = lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now);
+        let has_ended =
+            lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now && !is_fault(list));
         let reasons = [
-            is_refused.then(|| "the last reload was refused; /state says why".to_owned()),
-            has_ended.then(|| "a revocation list has ended; /state says which".to_owned()),
-            self.faults_now().summary(),
+            is_refused.then(|| "the last reload was refused; /state shows why".to_owned()),
+            has_ended.then(|| "a revocation list has expired; /state shows which".to_owned()),
+            faults.summary(),
             self.fleet_is_away(now),
         ];
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();

@@ -19,6 +19,7 @@ use sealane_lanes::counters::Counters;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::backends::{BackendCounters, monotonic_ms};
 use crate::config::{self, Spoken};
 use crate::listener::{EXPIRIES_SHOWN_MAX, Summary};
 use crate::relay::RefusedClients;
@@ -42,16 +43,8 @@ fn readyz_fails_when_no_backend_is_up() {
     assert!(!is_ready(), "it starts");
     state.lock().phase = Phase::Serving;
     assert!(is_ready(), "no backend is configured");
-    let backend = |checked| BackendSummary {
-        address: "192.0.2.1:80".into(),
-        checked: Some(checked),
-        label: "192.0.2.1:80".into(),
-        other_labels: Vec::new(),
-        lanes: Vec::new(),
-        tls: false,
-    };
-    let down = backend(Err("refused".to_owned()));
-    state.lock().backends = vec![down.clone(), backend(Ok(()))];
+    let down = backend(Some(Err("refused".to_owned())), &[]);
+    state.lock().backends = vec![down.clone(), backend(Some(Ok(())), &[])];
     assert!(is_ready(), "one is up");
     state.lock().backends = vec![down.clone(), down];
     assert!(!is_ready());
@@ -77,6 +70,36 @@ fn state_shows_the_most_refused_clients_first() {
     let shown = shown["refused_clients"].as_array().unwrap();
     let expected = [("192.0.2.2", 4), ("192.0.2.1", 2), ("192.0.2.3", 1)];
     assert_eq!(*shown, expected.map(|(client, count)| json!({ "client": client, "count": count })));
+    admin.stop();
+}
+
+#[test]
+fn unchecked_backend_is_down_while_lanes_wait() {
+    let (admin, state) = on_loopback();
+    state.lock().phase = Phase::Serving;
+    let lanes = [Arc::new(BackendCounters::default()), Arc::new(BackendCounters::default())];
+    let backend = backend(None, &lanes);
+    state.lock().backends = vec![backend.clone()];
+    let seen = || {
+        let shown = &shown_state(&admin)["backends"][0];
+        let is_ready = ask(&admin, "GET", "/readyz").starts_with("HTTP/1.1 200 ");
+        (is_ready, shown["state"].clone(), shown["why"].clone())
+    };
+    assert_eq!(seen(), (true, "up".into(), Value::Null));
+    (0..6).for_each(|_| lanes[0].note_failure(0));
+    let why = "the last 6 attempts to connect failed; the next client may be sent there";
+    assert_eq!(seen(), (true, "failing".into(), why.into()), "the other lane tries it");
+    (0..6).for_each(|_| lanes[1].note_failure(0));
+    let (is_ready, name, why) = seen();
+    assert_eq!((is_ready, name), (false, "down".into()));
+    let why = why.as_str().unwrap().to_owned();
+    assert!(why.starts_with("the last 6 attempts to connect failed; retry in "), "{why}");
+    let later_ms = monotonic_ms() + 32_000;
+    assert_eq!(report::BackendState::of(&backend, later_ms), report::BackendState::Failing);
+    lanes.iter().for_each(|lane| lane.note_success());
+    assert_eq!(seen(), (true, "up".into(), Value::Null));
+    lanes[0].drain(true);
+    assert_eq!(seen(), (false, "drained".into(), Value::Null));
     admin.stop();
 }
 
@@ -253,6 +276,17 @@ fn names_are_told_where_no_lane_has_heard_of_them_yet() {
     let _door = NamesSocket::start(folder.path(), SharedState::default()).unwrap();
     let answer = ask_socket(&folder.path().join("names.sock"), "POST", "/names/wanted");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"names\": []"), "{answer}");
+}
+
+fn backend(checked: Option<Result<(), String>>, lanes: &[Arc<BackendCounters>]) -> BackendSummary {
+    BackendSummary {
+        address: "192.0.2.1:80".into(),
+        checked,
+        label: "192.0.2.1:80".into(),
+        other_labels: Vec::new(),
+        lanes: lanes.to_vec(),
+        tls: false,
+    }
 }
 
 fn on_loopback() -> (Admin, SharedState) {

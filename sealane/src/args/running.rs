@@ -112,13 +112,13 @@ pub struct StatusArguments {
 }
 
 pub(super) const BACKENDS_HELP: &str = "\
-A drained backend is remembered over reloads for as long as the configuration has it, and \
-forgotten when Sealane starts anew. Where all backends of a listener are drained, its clients are \
-reset. Only root and the user that Sealane runs as are obeyed.
+A drained backend stays drained over reloads, and is restored when Sealane restarts. Where all \
+backends of a listener are drained, its clients are reset. Only root and the user that Sealane \
+runs as may do this.
 
 Exit codes:
   0  done
-  1  nobody could be asked, or a lane did not answer
+  1  cannot connect to Sealane, or a lane did not respond
   3  there is no such backend
 
 Example:
@@ -126,11 +126,11 @@ Example:
 ";
 
 pub(super) const CONNECTIONS_HELP: &str = "\
-Only root and the user that Sealane runs as are obeyed.
+Only root and the user that Sealane runs as may close connections.
 
 Exit codes:
   0  done
-  1  nobody could be asked, or a lane did not answer
+  1  cannot connect to Sealane, or a lane did not respond
   3  there is no such connection, or not any more
 
 Example:
@@ -139,13 +139,14 @@ Example:
 ";
 
 const RELOAD_HELP: &str = "\
-Does what SIGHUP does, waits until every lane serves what was read, and prints the verdict with \
-all mistakes, as sealane check words them. Only root and the user that Sealane runs as are obeyed.
+Does the same as SIGHUP, waits until every lane serves the new generation, and prints the result \
+with all mistakes and faults. Only root and the user that Sealane runs as may reload.
 
 Exit codes:
-  0  what was read is served; there may be warnings
-  1  nobody could be asked, or it is about to end
-  3  not in order: nothing was changed, and what ran goes on
+  0  reloaded; there may be warnings
+  1  cannot connect to Sealane, or it is about to end
+  3  a mistake in the configuration: nothing was changed
+  5  reloaded, but a certificate, list, key, store or folder has a fault
 
 Example:
   sealane check --config /etc/sealane/sealane.toml && sealane reload
@@ -154,11 +155,15 @@ Example:
 const STATUS_HELP: &str = "\
 Shows lanes with connections, handshakes per second and processor time, backends, certificates \
 that expire first, the epoch of session tickets and the last reloads. What is per second is that \
-of one second, for which the command waits. Whoever may open the socket may see it.
+of one second, for which the command waits. Every user that may open the socket may see it.
+
+A backend is up; failing: the last attempt of a lane failed, and the next client may be sent \
+there; down: a health check failed, or all lanes wait after failed attempts; or drained, by \
+`sealane backends drain`.
 
 Exit codes:
   0  shown; with --watch, until Ctrl-C
-  1  nobody could be asked
+  1  cannot connect to Sealane
   2  --watch without a terminal
 
 Example:

@@ -124,6 +124,7 @@ fn nothing_is_left_out_of_the_help() {
         let mut page = Vec::new();
         man::write_page(Some(name), &mut page).unwrap();
         let page = String::from_utf8(page).unwrap().replace("\\-", "-");
+        assert!(!page.contains(".SH EXTRA"), "{page}");
         let parts = name.split('-');
         let command = parts.fold(&mut top, |at, part| at.find_subcommand_mut(part).unwrap());
         let help = command.render_long_help().to_string();
@@ -150,6 +151,16 @@ fn man_pages() {
     man::write_page(None, &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains(".TH sealane 1") && page.contains("sealane\\-serve(1)"), "{page}");
+    let mut page = Vec::new();
+    man::write_page(Some("check"), &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    for section in [
+        ".SH \"SYNOPSIS\"\n.nf\nsealane check [OPTIONS]\n.fi\n",
+        ".SH \"EXIT STATUS\"\n.nf\n  0  in order",
+        ".SH \"EXAMPLES\"\n.nf\n  runuser \\-u sealane \\-\\- sealane check",
+    ] {
+        assert!(page.contains(section), "{section} in\n{page}");
+    }
     let error = man::write_page(Some("sevre"), &mut Vec::new()).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -1,5 +1,6 @@
 //! What a lane counts for a backend, and when one that failed rests.
 
+use rustix::time::{ClockId, clock_gettime};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 
@@ -25,6 +26,8 @@ pub struct BackendCounters {
     drained: Counter,
     /// Until when it is not chosen, in milliseconds of its lane's clock; 0: it does not rest.
     backoff_until_ms: Counter,
+    /// The same by [`monotonic_ms`], for other threads.
+    rests_until_ms: Counter,
 }
 
 impl BackendCounters {
@@ -34,6 +37,7 @@ impl BackendCounters {
         if self.failed_in_a_row.value() > 0 {
             self.failed_in_a_row.set(0);
             self.backoff_until_ms.set(0);
+            self.rests_until_ms.set(0);
         }
     }
 
@@ -42,7 +46,9 @@ impl BackendCounters {
         self.failed.add(1);
         self.failed_in_a_row.add(1);
         let doublings = (self.failed_in_a_row.value() - 1).min(BACKOFF_DOUBLINGS_MAX);
-        self.backoff_until_ms.set(now_ms + (BACKOFF_MS << doublings));
+        let rest_ms = BACKOFF_MS << doublings;
+        self.backoff_until_ms.set(now_ms + rest_ms);
+        self.rests_until_ms.set(monotonic_ms() + rest_ms);
     }
 
     /// A TLS handshake was completed.
@@ -78,10 +84,28 @@ impl BackendCounters {
         self.backoff_until_ms.value()
     }
 
-    /// Whether it failed when it was last tried.
+    /// Whether the last attempt failed.
     pub fn is_failing(&self) -> bool {
         self.failed_in_a_row.value() > 0
     }
+
+    /// Failed attempts since the last success.
+    pub fn failed_in_a_row(&self) -> u64 {
+        self.failed_in_a_row.value()
+    }
+
+    /// How long the lane still chooses other backends, at `now_ms` by [`monotonic_ms`]; 0: it
+    /// chooses this one again.
+    pub fn rest_left_ms(&self, now_ms: u64) -> u64 {
+        self.rests_until_ms.value().saturating_sub(now_ms)
+    }
+}
+
+/// Milliseconds of the system's monotonic clock, which is the same for all threads.
+pub fn monotonic_ms() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let ms = now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000);
+    u64::try_from(ms).unwrap_or(0)
 }
 
 /// Why a TLS handshake with a backend can fail.

@@ -28,7 +28,7 @@ use crate::commands::counted;
 use crate::config::{CertificateSource, Config, KeySource, Limits};
 use crate::exit::Exit;
 use crate::listener::bounds;
-use crate::operator::say;
+use crate::operator::{Priority, say, say_at};
 use crate::process::hide_memory;
 use crate::stores::{
     become_owner_of, checking_provider, create_key_file, examination, sealing_keys,
@@ -118,7 +118,7 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
     let (first, bounds) = (DefaultCertificate::First, bounds(&Limits::default()));
     let loaded = load(&sources, first, bounds, &provider.crypto, now_s(), &[]);
     for warning in &loaded.warnings {
-        say(&format!("warning: {warning}"));
+        say_at(Priority::Warning, &warning.to_string());
     }
     let mut problems: Vec<String> = loaded.faults.iter().map(ToString::to_string).collect();
     let mut progress = Progress::new("checked", Some(loaded.index.len() as u64));

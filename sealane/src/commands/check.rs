@@ -244,6 +244,7 @@ impl Report {
         self.errors.extend(survey.errors.iter().map(finding));
         self.errors.extend(survey.faults.iter().map(|fault| finding(&fault.text)));
         self.warnings.extend(survey.warnings.iter().flatten().map(finding));
+        self.notes.extend(survey.notes.iter().map(finding));
         let Ok(provider) = lane_provider(crypto, &survey.listener.policy.groups) else { return };
         let certificates =
             survey.certificates.as_deref().into_iter().flat_map(CertificateIndex::iter);
@@ -315,6 +316,8 @@ pub struct ListenerReport {
     pub speaks: Spoken,
     /// The store that it serves from beside them.
     pub store: Option<StoreReport>,
+    /// The settings of TLS that differ from their defaults, by their keys.
+    pub tls: BTreeMap<&'static str, String>,
 }
 
 impl ListenerReport {
@@ -359,6 +362,7 @@ impl ListenerReport {
                 .map(|entry| Expiry::of(entry, &entry.source, now)),
             speaks: summary.speaks,
             store,
+            tls: summary.tls,
         }
     }
 }

@@ -27,9 +27,9 @@ pub fn run(arguments: &ConvertArguments, out: &mut dyn Write) -> io::Result<Exit
         (0, lines) => {
             format!("{file}: {lines} lines have comments; clients and backends see no difference")
         }
-        (1, _) => format!("{file}: 1 line was not carried over; a comment gives the remedy"),
+        (1, _) => format!("{file}: 1 line was not carried over: see its comment"),
         (lines, _) => {
-            format!("{file}: {lines} lines were not carried over; comments give the remedies")
+            format!("{file}: {lines} lines were not carried over: see their comments")
         }
     };
     say_at(Priority::Warning, &text);

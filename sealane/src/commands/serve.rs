@@ -81,7 +81,7 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
     let tables = FileTables::of_this_machine();
     let descriptors = Descriptors::of(&config, &tables);
     if let Some(warning) = descriptors.warning(&config, getrlimit(Resource::Nofile).current) {
-        say_at(Priority::Warning, &format!("warning: {warning}"));
+        say_at(Priority::Warning, &warning);
     }
     // While this is the only thread.
     if let Err(error) = grow(descriptors.in_first_table(config.lanes.get() as u64)) {

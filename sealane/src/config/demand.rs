@@ -29,10 +29,10 @@ impl Undercut<'_> {
 
     /// Describes it for the listener with the demand.
     pub(super) fn text(&self) -> String {
-        let asks = match self.loose.demand.map(|trust| trust.demand) {
-            None => "which asks for no client certificate",
-            Some(ClientDemand::Asked) => "which does not require a client certificate",
-            Some(ClientDemand::Required) => "which accepts other client certificates",
+        let looser = match self.loose.demand.map(|trust| trust.demand) {
+            None => "without a client certificate",
+            Some(ClientDemand::Asked) => "where a client certificate is optional",
+            Some(ClientDemand::Required) => "with other client certificates",
         };
         let is_same = std::ptr::eq(self.loose.listener, self.strict.listener);
         let way = match (is_same, self.loose.route_label()) {
@@ -42,7 +42,7 @@ impl Undercut<'_> {
             (false, Some(route)) => format!("{route} of listener {}", self.loose.listener.name),
         };
         format!(
-            "requires client certificates, but {way}, {asks}, can reach the same backend {}",
+            "requires client certificates, but {way}, {looser}, can reach the same backend {}",
             self.backend
         )
     }

@@ -39,6 +39,7 @@ use admin::admin;
 use claims::Claims;
 use include::Included;
 use listener::{check_number_of_addresses, listener_list, store_path};
+pub(crate) use policy::{HANDSHAKE_KEYS, chosen_policy};
 use process::process;
 use shared::{Lanes, Shared};
 use timeouts::timeouts;

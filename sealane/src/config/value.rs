@@ -35,6 +35,9 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, Problem> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
+    if let Some(problem) = port_above_max(text) {
+        return Err(problem);
+    }
     let remedy = match text.rsplit_once(':') {
         Some((host, port)) if host.parse::<IpAddr>().is_ok() && is_port(port) => {
             format!("write \"[{host}]:{port}\"")
@@ -81,6 +84,9 @@ fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
         let remedy = "write HOST:PORT, or tls://HOST:PORT for a backend that speaks TLS";
         return broken("is a URL", remedy.into());
     }
+    if let Some(problem) = port_above_max(text) {
+        return Err(problem);
+    }
     if text.parse::<IpAddr>().is_ok() {
         return broken("has no port", format!("add one: \"{}\"", with_port(text)));
     }
@@ -102,15 +108,30 @@ fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
     }
 }
 
+/// The mistake of an address whose port is a number above 65535.
+fn port_above_max(text: &str) -> Option<Problem> {
+    let (host, port) = text.rsplit_once(':')?;
+    // An IPv6 address without a port ends in a number too.
+    let is_host = !host.contains(':') || host.starts_with('[') && host.ends_with(']');
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_too_large = is_number && port.parse::<u16>().is_err();
+    (is_host && is_too_large).then(|| {
+        let what = format!("{text:?}: port {port} is above {}", u16::MAX);
+        Problem::new(what, "write a port from 1 to 65535")
+    })
+}
+
 /// Reads where the admin interface listens: `ADDRESS:PORT` or `unix:PATH`.
 pub fn admin_address(text: &str) -> Result<Address, Problem> {
     match text.strip_prefix(UNIX_SCHEME) {
         Some(path) => unix_path(path).map(Address::Unix),
         None => text.parse().map(Address::Tcp).map_err(|_| {
-            Problem::new(
-                format!("{text:?} is neither an address and port nor a unix socket"),
-                "write \"127.0.0.1:9180\" or \"unix:/run/sealane/admin.sock\"",
-            )
+            port_above_max(text).unwrap_or_else(|| {
+                Problem::new(
+                    format!("{text:?} is neither an address and port nor a unix socket"),
+                    "write \"127.0.0.1:9180\" or \"unix:/run/sealane/admin.sock\"",
+                )
+            })
         }),
     }
 }

@@ -73,12 +73,17 @@ impl Control {
         let text = format!("reloaded: generation {generation} in {took_ms} ms");
         match now.total {
             0 => say(&text),
-            total => {
-                let what = if total == 1 { "fault" } else { "faults" };
-                let text = format!("{text}, with {total} {what}:\n{}", faults.join("\n"));
-                say_at(Priority::Error, &text);
-            }
+            1 => say(&format!("{text}, with 1 fault")),
+            total => say(&format!("{text}, with {total} faults")),
         }
+        report_faults(faults);
+    }
+}
+
+/// Logs faults, a line each.
+pub(super) fn report_faults(lines: &[String]) {
+    for line in lines {
+        say_at(Priority::Error, &format!("fault: {line}"));
     }
 }
 

@@ -49,7 +49,6 @@ impl KeptRoot {
         };
         Self::open_file(file, settings).or_else(|problem| {
             let fault = Fault::of_process(file, problem, WITHOUT);
-            say_at(Priority::Error, &fault.to_string());
             Ok(Self::of_process(generate(settings)?, Some(fault)))
         })
     }
@@ -84,13 +83,13 @@ impl KeptRoot {
             None => create(file, settings)?,
         };
         if let Some(exposed) = Exposed::find(file) {
-            say_at(Priority::Warning, &format!("warning: tickets.root: {exposed}"));
+            say_at(Priority::Warning, &format!("tickets.root: {exposed}"));
         }
         let mut kept = Self { file: Some(file.to_owned()), ..Self::of_process(root, None) };
         // A file that cannot be written, such as a mounted secret, or a clock that is wrong: said,
         // and tried again.
         if let Some(problem) = kept.advance() {
-            say_at(Priority::Warning, &format!("warning: {problem}"));
+            say_at(Priority::Warning, &problem);
         }
         Ok(kept)
     }

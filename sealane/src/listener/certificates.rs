@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::{
-    Bound, Bounds, CertificateFault, CertificateFileError, LoadedCertificates,
+    Bound, Bounds, CertificateFault, CertificateFileError, CertificateFileWarning,
+    LoadedCertificates,
 };
 use sealane_engine::certificates::{
-    Certificate, CertificateError, CertificateIndex, DefaultCertificate, IndexBuilder,
+    Certificate, CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate,
+    IndexBuilder,
 };
 
 use super::{Found, Material, Reading, Survey, said_of_route};
@@ -36,7 +38,9 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     for fault in loaded.faults {
         note(survey, reading, fault);
     }
-    survey.warn(loaded.warnings.iter().map(ToString::to_string));
+    let (notes, warnings): (Vec<_>, Vec<_>) = loaded.warnings.iter().partition(|w| is_note(w));
+    survey.notes.extend(notes.iter().map(ToString::to_string));
+    survey.warn(warnings.iter().map(ToString::to_string));
     let index = Arc::new(keep_signing(survey, reading, &provider.crypto, loaded.index, &before));
     for certificate in index.iter() {
         let (label, not_after_s) = (certificate.label(), certificate.not_after_s());
@@ -45,6 +49,18 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
     survey.warn(uncovered(survey.listener, &index));
     survey.warn(shared_by_demands(survey.listener, &index));
     survey.certificates = Some(index);
+}
+
+/// Whether a warning is about something that may be meant. Private authorities publish no
+/// certificate of an issuer, and their clients often trust the issuer as a root.
+fn is_note(warning: &CertificateFileWarning) -> bool {
+    matches!(
+        warning,
+        CertificateFileWarning::Certificate(CertificateWarning::IssuerMissing {
+            is_published: false,
+            ..
+        })
+    )
 }
 
 /// Notes what is wrong with a file or a folder.

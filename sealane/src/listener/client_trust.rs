@@ -334,7 +334,7 @@ impl Loaded {
                 self.warnings.push(format!("{ended}; it counts on: fetch a newer one"));
                 continue;
             }
-            let path = PathBuf::from(list.label.strip_prefix("crls: ").unwrap_or(&list.label));
+            let path = list_file(list).to_owned();
             self.ended.push(Found {
                 is_kept: false,
                 path: path.clone(),
@@ -404,13 +404,18 @@ fn made(authorities: &[Text], lists: &[Text]) -> Result<ClientRoots, ClientTrust
     let labels = |texts: &[Text], front: &str| -> Vec<String> {
         texts.iter().map(|text| format!("{front}{}", text.path.display())).collect()
     };
-    let [of_authorities, of_lists] = [labels(authorities, ""), labels(lists, "crls: ")];
+    let [of_authorities, of_lists] = [labels(authorities, ""), labels(lists, LISTS_LABEL)];
     let [authorities, lists] =
         [(&of_authorities, authorities), (&of_lists, lists)].map(|(labels, texts)| {
             let bytes = texts.iter().map(|text| &*text.bytes);
             labels.iter().map(String::as_str).zip(bytes).collect::<Vec<_>>()
         });
     Ok(ClientRoots::from_labelled_pem(&authorities, &lists)?)
+}
+
+/// The file that a list comes from.
+pub fn list_file(list: &RevocationList) -> &Path {
+    Path::new(list.label.strip_prefix(LISTS_LABEL).unwrap_or(&list.label))
 }
 
 /// The files with lists at `path`, which may be a folder.
@@ -486,6 +491,8 @@ fn is_list(path: &Path) -> bool {
 
 const WITHOUT_LIST: &str = "clients that need the list are refused";
 const WITHOUT_ROOTS: &str = "clients whose certificates it verifies are refused";
+/// What labels of lists begin with.
+const LISTS_LABEL: &str = "crls: ";
 /// What DER begins with.
 const DER_SEQUENCE: u8 = 0x30;
 const NO_ROOT: &str = "roots: only intermediate authorities, so no client is trusted; add the \

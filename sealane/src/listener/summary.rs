@@ -10,7 +10,9 @@ use sealane_store::KeyedStore;
 use serde::Serialize;
 
 use super::{ClientsSummary, Expiry, Survey};
-use crate::config::{self, AcceptProxy, ClientDemand, Destination, Route, Spoken};
+use crate::config::{
+    self, AcceptProxy, ClientDemand, Destination, HANDSHAKE_KEYS, Route, Spoken, chosen_policy,
+};
 
 /// A listener as it is shown.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub struct Summary {
     pub speaks: Spoken,
     /// The store that it serves from beside them.
     pub store: Option<StoreSummary>,
+    /// The settings of TLS that differ from their defaults, by their keys.
+    pub tls: BTreeMap<&'static str, String>,
 }
 
 /// A route as it is shown, with the settings that hold for it: its own and those of its listener.
@@ -66,11 +70,17 @@ pub struct RouteSummary {
     pub passthrough: bool,
     /// The PROXY header that backends get.
     pub proxy_header: &'static str,
+    /// The settings of TLS that differ from their defaults, by their keys; of a route for a
+    /// protocol there are none.
+    pub tls: BTreeMap<&'static str, String>,
 }
 
 impl RouteSummary {
     fn of(listener: &config::Listener, route: &Route) -> Self {
         let to = route.destination.as_ref().unwrap_or(&listener.destination);
+        let policy = route.policy.as_ref().filter(|_| route.alpn.is_empty());
+        let mut tls = policy.map(chosen_policy).unwrap_or_default();
+        tls.retain(|key, _| HANDSHAKE_KEYS.contains(key));
         let alpn = route.alpn.iter().map(|protocol| protocol.escape_ascii().to_string());
         Self {
             names: route.names.clone(),
@@ -80,6 +90,7 @@ impl RouteSummary {
             clients: demand_name(route.clients.as_ref().map(|trust| trust.demand)),
             passthrough: route.policy.is_none(),
             proxy_header: to.proxy_header.name(),
+            tls,
         }
     }
 }
@@ -133,6 +144,7 @@ impl From<&Survey<'_>> for Summary {
             routes_total: listener.routes.len(),
             speaks: listener.spoken,
             store: StoreSummary::of(survey),
+            tls: chosen_policy(&listener.policy),
         }
     }
 }
@@ -158,6 +170,7 @@ impl Summary {
             routes_total: 0,
             speaks: Spoken::default(),
             store: None,
+            tls: BTreeMap::default(),
         }
     }
 }

@@ -61,8 +61,13 @@ impl Examination {
         // Also if the file of this program was replaced since it started.
         let mut command = Command::new("/proc/self/exe");
         command.args(["certificates", "examine", "--"]).arg(path);
-        let owner = other_owner(path);
-        if let Some((user, group)) = owner.map_err(|error| failed(error.to_string()))? {
+        let owner = other_owner(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Refused::Absent(StoreError::Absent { path: path.into() }.to_string())
+            }
+            _ => failed(error.to_string()),
+        });
+        if let Some((user, group)) = owner? {
             command.uid(user).gid(group);
         }
         let limits = Limits { lock: LOCK_TIMEOUT, reading: reading_limit(path) };

@@ -124,6 +124,19 @@ fn each_has_its_weight_and_a_backup_stands_in_for_all() {
 }
 
 #[test]
+fn readyz_recovers_without_a_client() {
+    let mut backend = Lettered::start(b'a');
+    backend.leave();
+    let site = start(&format!("backends = [\"{}\"]", backend.address()));
+    site.visit().map(drop).unwrap_err();
+    backend.come_back();
+    let is_ready = || site.sealane.admin_answer("/readyz").starts_with("HTTP/1.1 200");
+    wait_for("it is ready", || is_ready().then_some(()));
+    assert!(site.sealane.admin("/state").contains("\"state\": \"failing\""));
+    assert_eq!(site.sealane.stop(), Some(0));
+}
+
+#[test]
 fn no_backend_has_more_connections_than_it_may_have() {
     let [a, b] = [b'a', b'b'].map(Lettered::start);
     let site = start(&format!(

@@ -1,10 +1,12 @@
 //! The access log says why a handshake failed, and docs/log.md what each cause means.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
 use rustls::version::TLS13;
 use sealane_lanes::cause::{Blame, Cause};
+use sealane_reserved_port::ReservedPort;
 use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
@@ -24,11 +26,14 @@ struct Rig {
 
 impl Rig {
     fn start(log: &str, listener: &str) -> Self {
+        Self::start_before(Backend::echo().address, log, listener)
+    }
+
+    fn start_before(backend: SocketAddr, log: &str, listener: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new();
         let certificate = folder.path().join("site.pem");
         std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
-        let backend = Backend::echo().address;
         let listener = ListenerSettings::new("web", &certificate, &backend).with(listener);
         let path = folder.path().join("access.log");
         let more = format!("[access_log]\npath = {path:?}\n{log}");
@@ -48,9 +53,14 @@ impl Rig {
     }
 
     fn openssl(&self, words: &[&str]) {
+        tools::run(self.s_client().args(words));
+    }
+
+    fn s_client(&self) -> Command {
         let mut openssl = Command::new("openssl");
         openssl.args(["s_client", "-connect", &self.listener.address.to_string(), "-servername"]);
-        tools::run(openssl.arg("localhost").args(words));
+        openssl.arg("localhost");
+        openssl
     }
 }
 
@@ -119,6 +129,38 @@ fn a_failed_handshake_is_told_with_its_alert_and_what_was_offered() {
 }
 
 #[test]
+fn missing_master_secret_is_logged_as_false() {
+    if required("openssl").is_none() {
+        return;
+    }
+    let rig = Rig::start("", "require_extended_master_secret = true");
+    let config = tools::without_extended_master_secret(rig.folder.path());
+    tools::run(rig.s_client().arg("-tls1_2").env("OPENSSL_CONF", config));
+    let line = &rig.lines(1)[0];
+    let told = ["cause", "reason", "extended_master_secret"].map(|field| line[field].clone());
+    let expected = [json!("nothing_in_common"), json!("no_extended_master_secret"), json!(false)];
+    assert_eq!(told, expected, "{line}");
+}
+
+/// Both are counted from the accept.
+#[test]
+fn duration_is_no_shorter_than_the_handshake() {
+    let away = ReservedPort::on_loopback().unwrap();
+    let rig = Rig::start_before(away.address(), "", "");
+    let connector = Connector::new(rig.authority.der(), &TLS13);
+    for client in 1..=5 {
+        connector.connect(rig.listener.address).unwrap().echo(b"x").unwrap_err();
+        assert_eq!(rig.lines(client).len(), client);
+    }
+    for line in rig.lines(5) {
+        assert_eq!(line["cause"], "backend_refused");
+        let [handshake_ms, duration_ms] =
+            ["handshake_ms", "duration_ms"].map(|field| line[field].as_f64().unwrap());
+        assert!(handshake_ms <= duration_ms, "{line}");
+    }
+}
+
+#[test]
 fn clients_of_one_program_have_one_ja4() {
     let rig = Rig::start("ja4 = true", "");
     let connector = Connector::new(rig.authority.der(), &TLS13);
@@ -160,7 +202,7 @@ fn every_cause_has_its_paragraph() {
                 Blame::Backend => "The backend",
                 Blame::Client => "The client",
                 Blame::Limit => "A limit",
-                Blame::Nobody => "Nobody",
+                Blame::Nobody => "No fault",
                 Blame::Us => "Sealane",
             };
             (title, cause.label().to_owned())
@@ -205,6 +247,7 @@ fn own_lines_are_json_beside_the_access_log() {
         let line: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
         assert!(line["time"].is_string(), "{line}");
         let is_own = line["level"].is_string() && line["message"].is_string();
+        assert!(!line["message"].to_string().contains("warning: "), "{line}");
         assert!(is_own || line["connection"].is_string(), "{line}");
     }
 }

@@ -233,6 +233,18 @@ fn expired_list_refuses_its_clients_alone() {
     wait_for_faults(&sealane, &[]);
     fs::write(rig.path("list.crl"), &ended).unwrap();
     wait_for("the client is refused", alert);
+    let health = sealane.admin("/healthz");
+    assert!(
+        health.starts_with("degraded: a fault in /") && !health.contains("expired"),
+        "{health}"
+    );
+    fs::write(rig.path("list.crl"), "nothing of the kind").unwrap();
+    let (code, told) = reload(&sealane);
+    let expected =
+        format!("clients: crls: {}: no revocation list ", rig.path("list.crl").display());
+    assert!(code == Some(5) && told.contains(&expected), "{told}");
+    let said = format!("sealane: fault: listener listener-1: {expected}");
+    assert_eq!(sealane.count_said(&said), 1, "{:#?}", sealane.said());
     let before = rig.served(0, "a.test").unwrap();
     rig.certify("good.pem", "a.test");
     rig.renewed("a.test", &before);

@@ -34,6 +34,7 @@ fn the_configuration_of_the_readme_reaches_its_backends_and_redirects() {
     let placed = [
         ("/etc/sealane/certificates", folder.path().display().to_string()),
         ("127.0.0.1:9180", admin.to_string()),
+        ("/run/sealane/admin.sock", folder.path().join("admin.sock").display().to_string()),
         ("\":443\"", format!("\"{secure}\"")),
         ("\":80\"", format!("\"{plain}\"")),
         ("127.0.0.1:8080", backends[0].to_string()),

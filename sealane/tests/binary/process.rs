@@ -309,10 +309,10 @@ fn no_core_is_left_and_nobody_of_that_user_looks_in_unless_that_is_allowed() {
 }
 
 #[test]
-fn whoever_serves_as_root_is_told() {
+fn root_without_user_is_warned() {
     let Some(rig) = Rig::new("") else { return };
     let mut sealane = rig.start();
-    sealane.wait_until_said("sealane: serves as root");
+    sealane.wait_until_said("sealane: warning: running as root");
     assert_eq!(of_all_threads(&sealane, "NoNewPrivs"), "1");
 }
 
@@ -355,7 +355,7 @@ fn memory_is_locked_where_the_limit_allows_all_of_it_and_else_that_is_said() {
         let mut sealane = rig.start_by(command);
         rig.visit(rig.settings.listeners[0].address);
         if !is_locked {
-            sealane.wait_until_said("sealane: memory with keys may be written to swap");
+            sealane.wait_until_said("memory with keys may be written to swap");
         }
         let mut parts = parts(sealane.process.id());
         parts.retain(|(name, _)| name.contains(" rw-p ") && !name.contains("[vvar"));
@@ -368,7 +368,7 @@ fn memory_is_locked_where_the_limit_allows_all_of_it_and_else_that_is_said() {
         let why = "this process may lock 64KiB of it, and locks all or nothing; \
                    LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited, allows it";
         let said = sealane.said().join("\n");
-        let is_said = said.contains("sealane: memory with keys may be written to swap");
+        let is_said = said.contains("memory with keys may be written to swap");
         assert_eq!((is_said, said.contains(why)), (!is_locked, !is_locked), "{said}");
         let status = tools::output(&mut sealane.command(&["status"]));
         assert_eq!(status.contains(why), !is_locked, "{status}");

@@ -19,7 +19,7 @@ use crate::commands::counted;
 use crate::commands::running::{Answered, Running, printable_line};
 use crate::exit::Exit;
 use crate::http::encode;
-use crate::operator::say;
+use crate::operator::{Priority, say, say_at};
 
 /// The store of a Sealane that runs.
 pub(super) struct Remote<'a> {
@@ -79,7 +79,7 @@ impl<'a> Remote<'a> {
         let Ok(stored) = answered.read::<Stored>() else { return Ok(refused(&answered)) };
         let serving: Serving = parsed(&answered)?;
         for warning in &stored.warnings {
-            say(&format!("warning: {}", printable_line(warning)));
+            say_at(Priority::Warning, &printable_line(warning));
         }
         if arguments.json {
             write_json(&answered, out)?;
@@ -173,7 +173,7 @@ impl<'a> Remote<'a> {
         for ListenerServing { listener, serves } in &serving.listeners {
             let Some(Serves { from, leaves }) = serves else { continue };
             let [listener, from] = [listener, from].map(|text| printable_line(text));
-            writeln!(out, "{listener:<14}from {from} {}", printable_line(&leaves.join(" ")))?;
+            writeln!(out, "{listener:<13} from {from} {}", printable_line(&leaves.join(" ")))?;
         }
         Ok(serving.exit())
     }

@@ -192,9 +192,16 @@ fn chains_that_clients_refuse_are_warned_of() {
         params.signed_by(&key, issuer).unwrap().pem()
     };
     let good = leaf(&["a.test"], &valid);
+    let of_public = {
+        let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).unwrap();
+        params.custom_extensions =
+            vec![rcgen::CustomExtension::from_oid_content(&ISSUERS_PLACE, ISSUER_URL.to_vec())];
+        params.signed_by(&key, &valid).unwrap().pem()
+    };
     for (chain, expected) in [
         (good.clone() + &valid.pem(), ""),
-        (good.clone(), "the certificate of its issuer (CN=Issuing CA) is not in the chain"),
+        (of_public.clone() + &valid.pem(), ""),
+        (of_public, "the certificate of its issuer (CN=Issuing CA) is not in the chain"),
         (good.clone() + &good + &valid.pem(), "certificate 2 of the chain is there twice"),
         (leaf(&["a.test"], &expired) + &expired.pem(), "certificate 2 of the chain expired 1 day "),
         (leaf(&[], &valid) + &valid.pem(), "it has no subjectAltName"),
@@ -210,6 +217,54 @@ fn chains_that_clients_refuse_are_warned_of() {
         let soonest = "soonest expiry      1 day ago, certs/a.pem";
         assert_eq!(text.contains(soonest), expected.contains("1 day"), "{text}");
     }
+}
+
+/// Clients of a private authority often trust the issuer as a root.
+#[test]
+fn missing_private_issuer_is_a_note() {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "Private CA");
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let authority = rcgen::CertifiedIssuer::self_signed(params, authority_key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(["a.test".to_owned()]).unwrap();
+    let pem = params.signed_by(&key, &authority).unwrap().pem() + &key.serialize_pem();
+    let directory = directory(&format!("limits.connections = 100\n{LISTENER}"), &[]);
+    fs::write(directory.path().join("certs/a.pem"), pem).unwrap();
+    let (report, text) = check(&directory, &machine());
+    assert!(report.warnings.is_empty() && report.is_in_order(), "{text}");
+    assert!(
+        text.contains("note: listener web: certs/a.pem: the certificate of its issuer"),
+        "{text}"
+    );
+}
+
+#[test]
+fn check_prints_tls_settings_of_routes() {
+    let config = format!(
+        "limits.connections = 100\n{LISTENER}alpn = [\"h2\"]\nunknown_names = \"refuse\"\n\
+         versions = [\"1.3\"]\n[[listener.route]]\nnames = [\"a.test\"]\n\
+         require_extended_master_secret = true\ngroups = [\"X25519\"]\n\
+         versions = [\"1.2\", \"1.3\"]\n[[listener.route]]\nnames = [\"a.test\"]\n\
+         alpn = [\"smtp\"]\nbackends = [\"known.test:25\"]\n"
+    );
+    let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
+    assert!(report.is_in_order(), "{text}");
+    let is_shown = |line: &&str| line.starts_with("    TLS ") || line.starts_with("    route ");
+    assert_eq!(
+        text.lines().filter(is_shown).collect::<Vec<_>>(),
+        [
+            "    TLS                 alpn h2",
+            "    TLS                 unknown_names refuse",
+            "    TLS                 versions 1.3",
+            "    route               a.test, no PROXY header, groups X25519, \
+             require_extended_master_secret true",
+            "    route               a.test with smtp to known.test:25, no PROXY header",
+        ],
+        "{text}"
+    );
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["listeners"][0]["routes"][0]["tls"]["groups"], "X25519");
 }
 
 /// The key's public half is the certificate's, so only decoding finds the damage.
@@ -324,3 +379,9 @@ fn routes_are_printed_with_settings_that_hold() {
         assert!(text.contains(line), "{line} in\n{text}");
     }
 }
+
+/// The extension authorityInfoAccess (RFC 5280 section 4.2.2.1).
+const ISSUERS_PLACE: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 1, 1];
+/// With a place where the issuer's certificate is published.
+const ISSUER_URL: [u8; 22] =
+    *b"\x30\x14\x30\x12\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x06http:/";

@@ -83,6 +83,9 @@ fn route_text(route: &RouteSummary) -> String {
     if route.clients != "off" {
         text += &format!(", client certificates {}", route.clients);
     }
+    for (key, setting) in &route.tls {
+        text += &format!(", {key} {setting}");
+    }
     text
 }
 
@@ -117,6 +120,9 @@ fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result 
     }
     if report.passthrough {
         row(f, 4, "TLS", "passed on")?;
+    }
+    for (key, setting) in &report.tls {
+        row(f, 4, "TLS", &format!("{key} {setting}"))?;
     }
     for (key, limit) in &report.limits {
         row(f, 4, "limit", &format!("{key} {limit}"))?;

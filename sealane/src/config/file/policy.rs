@@ -1,4 +1,6 @@
-//! The keys by which a listener says what TLS it speaks: versions, suites, groups, schemes, ALPN.
+//! The keys of a listener for TLS: versions, suites, groups, schemes, ALPN.
+
+use std::collections::BTreeMap;
 
 use sealane_engine::policy::{AlpnMismatch, Group, Policy, Scheme, Suite, UnknownNames, Versions};
 
@@ -19,7 +21,7 @@ pub(super) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
 }
 
 /// What [`handshake`] reads.
-pub(super) const HANDSHAKE_KEYS: [&str; 6] =
+pub(crate) const HANDSHAKE_KEYS: [&str; 6] =
     ["alpn_mismatch", "groups", REQUIRE_EXTENDED_MASTER_SECRET, "schemes", "suites", "versions"];
 
 /// The policy `default` with what is written in its place, of what can differ by name.
@@ -54,6 +56,43 @@ pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) 
         ));
     }
     policy
+}
+
+/// The settings of `policy` that differ from their defaults, by their keys and about as they are
+/// written.
+pub(crate) fn chosen_policy(policy: &Policy) -> BTreeMap<&'static str, String> {
+    let default = Policy::default();
+    let listed = |names: Vec<String>| (!names.is_empty()).then(|| names.join(", "));
+    let groups = policy.groups.iter().filter(|_| policy.groups != default.groups);
+    let protocols = policy.alpn.iter().map(|protocol| protocol.escape_ascii().to_string());
+    let versions = match policy.versions {
+        Versions::Tls12 => Some("1.2"),
+        Versions::Tls12AndTls13 => None,
+        Versions::Tls13 => Some("1.3"),
+    };
+    let all = [
+        ("alpn", listed(protocols.collect())),
+        ("alpn_mismatch", written(&ALPN_MISMATCH, policy.alpn_mismatch, default.alpn_mismatch)),
+        ("groups", listed(groups.map(|group| group.name().to_owned()).collect())),
+        (
+            REQUIRE_EXTENDED_MASTER_SECRET,
+            policy.require_extended_master_secret.then(|| true.to_string()),
+        ),
+        ("schemes", listed(policy.schemes.iter().map(|each| each.name().to_owned()).collect())),
+        (
+            "suites",
+            listed(policy.suites.iter().map(|each| each.openssl_name().to_owned()).collect()),
+        ),
+        ("unknown_names", written(&UNKNOWN_NAMES, policy.unknown_names, default.unknown_names)),
+        ("versions", versions.map(str::to_owned)),
+    ];
+    all.into_iter().filter_map(|(key, text)| Some((key, text?))).collect()
+}
+
+/// The name of `value` among `choices`, unless it is the default.
+fn written<T: Copy + PartialEq>(choices: &[(&str, T)], value: T, default: T) -> Option<String> {
+    let mut names = choices.iter().filter(|(_, choice)| *choice == value && value != default);
+    names.next().map(|(name, _)| (*name).to_owned())
 }
 
 /// The key of listeners, routes and backends.

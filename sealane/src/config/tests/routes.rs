@@ -212,21 +212,25 @@ fn looser_way_to_a_guarded_backend_is_refused() {
             route("a.example", off),
             Some("[0]: requires client certificates, but route \"a"),
         ),
-        (REQUIRED, route("a.example", asked), Some("which does not require a client certificate")),
-        (REQUIRED, route("a.example", other), Some("which accepts other client certificates")),
+        (REQUIRED, route("a.example", asked), Some("where a client certificate is optional")),
+        (REQUIRED, route("a.example", other), Some("with other client certificates")),
         ("", guarded(REQUIRED), None),
         (
             "",
             beside(&own(2)),
-            Some("but route \"b.example\", which asks for no client certificate"),
+            Some("but route \"b.example\", without a client certificate, can reach"),
         ),
         ("", beside(&own(3)), None),
         ("", beside(&format!("{}{REQUIRED}", own(2))), None),
-        ("", beside(&format!("{}{named}", own(2))), Some("but route \"a.example\", which accepts")),
+        (
+            "",
+            beside(&format!("{}{named}", own(2))),
+            Some("but route \"a.example\", with other client"),
+        ),
         (
             "",
             beside(&format!("{}{listed}", own(2))),
-            Some("but route \"a.example\", which accepts"),
+            Some("but route \"a.example\", with other client"),
         ),
         ("", beside(&format!("{}{ended}", own(2))), Some("but route \"b.example\", which accepts")),
         ("", beside(&format!("{}{}", own(2), allowed(named))), None),
@@ -234,7 +238,7 @@ fn looser_way_to_a_guarded_backend_is_refused() {
         (
             "",
             guarded(REQUIRED) + &route("b.example", "passthrough = true\nbackends = [\"b:2\"]"),
-            Some("which asks for no client certificate"),
+            Some("without a client certificate"),
         ),
         // A protocol settles nothing about certificates: the name does.
         (

@@ -64,7 +64,10 @@ fn what_is_listened_on() {
         ("*:443", Ok("0.0.0.0:443 [::]:443")),
         ("unix:/run/tls.sock", Ok("unix:/run/tls.sock")),
         ("unix:run/tls.sock", Err("no absolute path")),
-        (":66000", Err("write ADDRESS:PORT")),
+        (":66000", Err("port 66000 is above 65535")),
+        ("127.0.0.1:99999", Err("port 99999 is above 65535; write a port from 1 to 65535")),
+        ("[::1]:99999", Err("port 99999 is above 65535")),
+        ("127.0.0.1:", Err("write ADDRESS:PORT")),
         (":::443", Err("write \"[::]:443\"")),
         ("127.0.0.1", Err("add a port: \"127.0.0.1:PORT\"")),
         ("::1", Err("add a port: \"[::1]:PORT\"")),
@@ -103,7 +106,9 @@ fn backends() {
         ("127.0.0.1", Err("has no port; add one: \"127.0.0.1:PORT\"")),
         ("localhost", Err("has no port")),
         ("localhost:0", Err("from 1 to 65535")),
-        ("localhost:65536", Err("from 1 to 65535")),
+        ("localhost:65536", Err("port 65536 is above 65535")),
+        ("127.0.0.1:99999", Err("port 99999 is above 65535")),
+        ("[::1]:99999", Err("port 99999 is above 65535")),
         ("300.1.1.1:80", Err("looks like an IPv4 address")),
         ("*.example.com:80", Err("host name")),
         ("http://localhost:80", Err("is a URL")),
@@ -139,6 +144,8 @@ fn only_loopback_and_sockets_are_local() {
         assert_eq!(check_admin_is_local(&address, "").is_ok(), local, "{text}");
     }
     assert!(admin_address("localhost:9180").is_err());
+    let problem = admin_address("127.0.0.1:99999").unwrap_err().to_string();
+    assert!(problem.contains("port 99999 is above 65535"), "{problem}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl StoredRoots {
         };
         self.seen = version.filter(|_| found.is_ok());
         if let Some(problem) = problem.as_ref().filter(|now| self.reported.as_ref() != Some(now)) {
-            say_at(Priority::Warning, &format!("warning: {problem}"));
+            say_at(Priority::Warning, problem);
         }
         self.reported = problem;
         let root = found.ok()??;

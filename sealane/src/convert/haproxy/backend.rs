@@ -34,7 +34,8 @@ impl Backend {
         }
         let differs = |(check, _): &&(Option<Check>, Line)| *check != listener.check;
         if let Some((_, line)) = self.checks.iter().find(differs) {
-            let why = "one check holds for all backends of a listener";
+            let why = "one check holds for all backends of a listener: check all of its servers, \
+                       or none";
             listener.remarks.left_out(line, "check", why);
         }
     }

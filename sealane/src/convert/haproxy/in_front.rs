@@ -21,7 +21,11 @@ pub(super) fn read(
     for statement in statements.iter().filter(|each| each.name() == "bind") {
         let mut of_binding = Remarks::default();
         let binding = Binding::read(statement, world, &mut of_binding);
-        if !binding.is_tls || !world.files.spend(listeners.len() + 1) {
+        if !binding.is_tls {
+            remarks.note(&statement.line, "", PLAIN_STAYS);
+            continue;
+        }
+        if !world.files.spend(listeners.len() + 1) {
             continue;
         }
         let mut own = Listener { name: Some(section.name.clone()), ..Listener::default() };
@@ -94,6 +98,8 @@ impl World<'_> {
     }
 }
 
+const PLAIN_STAYS: &str = "this address stays with HAProxy; if it only redirects to HTTPS, a \
+                           listener with plain = \"redirect\" can take it";
 /// From the port of Sealane to that of the proxy behind it.
 const PORTS_AWAY: u16 = 10_000;
 const NO_TLS_THERE: &str = "behind Sealane HAProxy sees plain bytes with a PROXY header: write \

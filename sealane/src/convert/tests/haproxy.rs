@@ -307,6 +307,7 @@ fn proxy_in_mode_http_stays_behind() {
         "backends = [\"127.0.0.1:10444\"]",
         "\"bind 127.0.0.1:10444 accept-proxy\"",
         "backends = [\"127.0.0.1:18443\"]",
+        "this address stays with HAProxy",
         "proxy_header = \"v2\"",
     ] {
         assert!(toml.contains(part), "{part} in\n{toml}");

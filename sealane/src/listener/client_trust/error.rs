@@ -49,7 +49,7 @@ pub(super) enum ClientTrustError {
         label: String,
     },
     /// What was read is of no use.
-    #[error("{}", .0.to_string().replacen("crl: ", "crls: ", 1))]
+    #[error("{}", with_key_of_listeners(.0))]
     Parsed(#[from] ClientRootsError),
     /// A file with authorities cannot be read.
     #[error("roots: {0}")]
@@ -60,6 +60,15 @@ pub(super) enum ClientTrustError {
         /// The folder.
         folder: PathBuf,
     },
+}
+
+/// The text of an error, with the key `crls`, which programs that embed the engine call `crl`.
+fn with_key_of_listeners(error: &ClientRootsError) -> String {
+    let text = error.to_string();
+    match text.strip_prefix("crl: ") {
+        Some(what) => format!("crls: {what}"),
+        None => text,
+    }
 }
 
 /// A list whose next update is overdue, in words.
