@@ -121,13 +121,17 @@ impl ControlState {
     /// Every reason for an operator to act although clients are served, if there is any.
     pub fn degradation(&self, now: SystemTime) -> Option<String> {
         let now = Timestamp::from(now);
-        let mut lists =
-            self.listeners.iter().filter_map(|each| each.clients.as_ref()).flat_map(|c| &c.lists);
+        let clients = || self.listeners.iter().filter_map(|each| each.clients.as_ref());
+        let mut lists = clients().flat_map(|clients| &clients.lists);
         let is_refused = self.reloads.last().is_some_and(|last| !last.verdict.is_accepted());
         let has_ended = lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now);
+        let mut roots = clients().flat_map(|clients| &clients.roots);
+        let has_expired = roots.any(|root| Timestamp::from_unix_s(root.not_after_s) < now);
         let reasons = [
             is_refused.then(|| "the last reload was refused; /state says why".to_owned()),
             has_ended.then(|| "a revocation list has ended; /state says which".to_owned()),
+            has_expired
+                .then(|| "a CA certificate of clients has expired; /state says which".into()),
             self.faults_now().summary(),
             self.fleet_is_away(now),
         ];
