@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -11,7 +10,7 @@ use sealane_engine::certificates::{
 };
 use sealane_lanes::counters::Counters;
 
-use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
+use crate::access_log::{LaneLogCounters, LogFault, LogWriter, WriterCounters};
 use crate::backends::{BackendCounters, Drained};
 use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
@@ -334,8 +333,6 @@ pub struct Reload {
 pub struct AccessLogCounters {
     /// Counters of each lane, by its number.
     pub lanes: Vec<Arc<LaneLogCounters>>,
-    /// The file, unless it is a standard stream.
-    pub path: Option<PathBuf>,
     /// Counters of the writer.
     pub writer: Arc<WriterCounters>,
 }
@@ -343,18 +340,13 @@ pub struct AccessLogCounters {
 impl AccessLogCounters {
     /// Those of a running log.
     pub fn of(writer: &LogWriter) -> Self {
-        let path = writer.path().map(Path::to_owned);
-        Self { lanes: writer.lane_counters().to_vec(), path, writer: Arc::clone(writer.counters()) }
+        Self { lanes: writer.lane_counters().to_vec(), writer: Arc::clone(writer.counters()) }
     }
 
-    /// That its file could not be opened yet.
+    /// Why lines are not written where they should be.
     fn fault(&self) -> Option<Fault> {
-        let path = self.path.as_ref().filter(|_| self.writer.is_closed())?;
-        let text = format!(
-            "access_log.path: {} cannot be opened; make its folder, and let this user write there",
-            path.display()
-        );
-        Some(Fault::of_process(path, text, "its lines are lost, and counted"))
+        let LogFault { destination, text, without } = self.writer.fault()?;
+        Some(Fault::of_process(&destination, text, without))
     }
 }
 
