@@ -4,7 +4,7 @@ use instant_acme::{
     Account, AccountBuilder, AccountCredentials, Error, ExternalAccountKey, Key, NewAccount,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use sealane_certificate_files::{Exposed, mode_for_others};
+use sealane_certificate_files::{Exposed, MARK, mode_for_others, open_regular};
 use sealane_renewal::UnixSeconds;
 use zeroize::Zeroizing;
 
@@ -225,18 +225,44 @@ pub(crate) fn external_key(external: &ExternalAccount) -> Result<ExternalAccount
             path.display()
         ))
     };
-    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let file = open_regular(path).map_err(|error| unreadable(error.to_string()))?;
     let facts = file.metadata().map_err(|error| unreadable(error.to_string()))?;
     if let Some(mode) = mode_for_others(&facts) {
         return Err(Failed::ours(Exposed { path: path.clone(), mode }.to_string()));
     }
-    let mut text = Zeroizing::new(String::with_capacity(EXTERNAL_KEY_BYTES_MAX));
-    let read = file.take(EXTERNAL_KEY_BYTES_MAX as u64).read_to_string(&mut text);
+    let mut text = Zeroizing::new(Vec::with_capacity(EXTERNAL_KEY_BYTES_MAX));
+    let read = file.take(EXTERNAL_KEY_BYTES_MAX as u64).read_to_end(&mut text);
     read.map_err(|error| unreadable(error.to_string()))?;
-    let key = BASE64_URL_SAFE_NO_PAD.decode(text.trim().trim_end_matches('='));
+    let written = text.strip_prefix(MARK).unwrap_or(&text).trim_ascii();
+    let end = written.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let key = BASE64_URL_SAFE_NO_PAD.decode(&written[..end]);
     let key = Zeroizing::new(key.map_err(|_| unreadable("is no base64url".into()))?);
     Ok(ExternalAccountKey::new(external.kid.clone(), &key))
 }
 
 /// Bytes of a file with an external account's key.
 const EXTERNAL_KEY_BYTES_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn external_key_is_a_file_of_base64url() {
+        let folder = tempfile::tempdir().unwrap();
+        let key_file = folder.path().join("eab.key");
+        let external = ExternalAccount { key_file: key_file.clone(), kid: "kid-1".into() };
+        let refusal = || external_key(&external).err().map(|failed| failed.text);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &key_file, rustix::fs::Mode::RWXU).unwrap();
+        assert!(refusal().unwrap().contains("eab.key: it is a named pipe, not a file"));
+        std::fs::remove_file(&key_file).unwrap();
+        for (text, is_key) in [("\u{feff}QUJD=\n", true), ("AB*", false)] {
+            std::fs::write(&key_file, text).unwrap();
+            let own = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(&key_file, own).unwrap();
+            assert_eq!(refusal().is_none(), is_key, "{text}");
+        }
+    }
+}

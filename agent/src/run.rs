@@ -26,6 +26,7 @@ use crate::args::{Arguments, Command, FleetCommand};
 use crate::etcd::Etcd;
 use crate::fleet;
 use crate::ledger::Ledger;
+use crate::on_demand::Service;
 use crate::push::{Door, DoorError};
 use crate::renew::renew;
 use crate::sandbox;
@@ -105,6 +106,10 @@ fn unusable_files(settings: &Settings) -> Vec<String> {
         if let Some(Err(failed)) = external {
             note(failed.text);
         }
+    }
+    let permission = settings.on_demand.as_ref().map(|table| &table.permission);
+    if let Some(Err(error)) = permission.map(Service::check) {
+        wrong.push(format!("on_demand: {error}"));
     }
     wrong.extend(unusable_commands(settings));
     let cluster = settings.fleet.as_ref().map(|fleet| Etcd::new(&fleet.etcd));

@@ -7,11 +7,12 @@
 mod access;
 mod folder;
 mod known;
+mod regular;
 mod secrecy;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use folder::Entry;
 use known::Known;
+pub use regular::{MARK, NotRegular, TextError, open_regular, read_text};
 use rustls::crypto::CryptoProvider;
 use sealane_engine::certificates::{
     CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate, IndexBuilder,
@@ -496,16 +498,17 @@ pub fn read_at_most(
 ) -> Result<(), CertificateFileError> {
     let unreadable = |source| unreadable(path, source);
     buffer.clear();
-    if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(CertificateFileError::NoFile { path: path.to_owned() });
-    }
     let limit = bytes_max as u64 + 1;
-    File::open(path).and_then(|file| file.take(limit).read_to_end(buffer)).map_err(unreadable)?;
+    let file = open_regular(path).map_err(unreadable)?;
+    file.take(limit).read_to_end(buffer).map_err(unreadable)?;
     Ok(())
 }
 
 fn unreadable(path: &Path, source: io::Error) -> CertificateFileError {
     let path = path.to_owned();
+    if source.get_ref().is_some_and(|inner| inner.is::<NotRegular>()) {
+        return CertificateFileError::NoFile { path };
+    }
     match source.kind() {
         // The kernel says by the owner of a process's own entry who that process is.
         io::ErrorKind::PermissionDenied => match fs::metadata("/proc/self") {

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use sealane_certificate_files::{Exposed, mode_for_others};
+use sealane_certificate_files::{Exposed, MARK, mode_for_others, open_regular};
 use sealane_store::{SealingKeyError, SealingKeys};
 use zeroize::Zeroizing;
 
@@ -173,12 +173,7 @@ enum Check {
 
 fn text_of(path: &Path, check: Check) -> Result<Zeroizing<String>, KeySourceError> {
     let unreadable = |error| KeySourceError::Unreadable { path: path.into(), error };
-    // Looked at first, because to open a pipe may never end.
-    let is_file = fs::metadata(path).map_err(unreadable)?.is_file();
-    if !is_file {
-        return Err(unreadable(io::Error::other("it is not a file")));
-    }
-    let file = File::open(path).map_err(unreadable)?;
+    let file = open_regular(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     if let (Check::SizeAndMode, Some(mode)) = (check, mode_for_others(&metadata)) {
         return Err(KeySourceError::Exposed(Exposed { path: path.into(), mode }));
@@ -238,7 +233,7 @@ fn read_text(from: impl Read) -> io::Result<Zeroizing<String>> {
     if bytes.len() > KEY_SOURCE_BYTES_MAX {
         return Err(io::Error::other("it is too long for a key"));
     }
-    match str::from_utf8(&bytes) {
+    match str::from_utf8(bytes.strip_prefix(MARK).unwrap_or(&bytes)) {
         Ok(text) => Ok(Zeroizing::new(text.to_owned())),
         Err(_) => Err(io::Error::other("it is not text")),
     }
@@ -255,6 +250,7 @@ const KEY_SOURCE_BYTES_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -290,11 +286,11 @@ mod tests {
         set_mode(0o600);
         fs::write(&path, "AQEBAQ==").unwrap();
         assert!(error(&source).contains("line 1 is not a sealing key"));
-        assert!(error(&KeySource::File(folder.path().into())).contains("it is not a file"));
-        assert!(error(&KeySource::File("/dev/zero".into())).contains("it is not a file"));
+        assert!(error(&KeySource::File(folder.path().into())).contains("a directory, not a file"));
+        assert!(error(&KeySource::File("/dev/zero".into())).contains("it is a device, not a file"));
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
-        assert!(error(&KeySource::File(pipe)).contains("it is not a file"));
+        assert!(error(&KeySource::File(pipe)).contains("it is a named pipe, not a file"));
     }
 
     #[test]

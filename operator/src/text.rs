@@ -1,8 +1,9 @@
 //! The text of a settings file: [`read_text`].
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
+
+use sealane_certificate_files::{self as files, TextError};
 
 use crate::mistake::Problem;
 
@@ -14,21 +15,18 @@ pub fn read_text(
     file: &Path,
     refused: impl FnOnce(&io::Error) -> Option<Problem>,
 ) -> Result<String, Problem> {
-    let unreadable =
-        |error: &io::Error| Problem::new(format!("cannot be read: {error}"), READ_REMEDY);
-    let mut text = Vec::new();
-    let limit = SETTINGS_BYTES_MAX as u64 + 1;
-    File::open(file)
-        .and_then(|f| f.take(limit).read_to_end(&mut text))
-        .map_err(|error| refused(&error).unwrap_or_else(|| unreadable(&error)))?;
-    if text.len() > SETTINGS_BYTES_MAX {
-        let what = format!("is larger than {SETTINGS_BYTES_MAX} bytes");
-        let remedy = "name a configuration, and in it directories rather than single files";
-        return Err(Problem::new(what, remedy));
-    }
-    String::from_utf8(text).map_err(|error| {
-        let what = format!("is not UTF-8 at byte {}", error.utf8_error().valid_up_to());
-        Problem::new(what, "save it as UTF-8")
+    files::read_text(file, SETTINGS_BYTES_MAX).map_err(|error| match &error {
+        TextError::Unreadable(source) => {
+            refused(source).unwrap_or_else(|| Problem::new(error.to_string(), READ_REMEDY))
+        }
+        TextError::TooLarge(_) => {
+            let remedy = "name a configuration, and in it directories rather than single files";
+            Problem::new(error.to_string(), remedy)
+        }
+        TextError::NotUtf8(at) => {
+            Problem::new(format!("is not UTF-8 at byte {at}"), "save it as UTF-8")
+        }
+        TextError::Utf16 => Problem::new("is UTF-16", "save it as UTF-8"),
     })
 }
 
@@ -36,3 +34,23 @@ pub fn read_text(
 pub const SETTINGS_BYTES_MAX: usize = 8 << 20;
 
 const READ_REMEDY: &str = "name a TOML file that this user may read";
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_a_regular_file_of_bounded_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let refusal = |path: &Path| read_text(path, |_| None).unwrap_err().to_string();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        assert!(refusal(&pipe).contains("cannot be read: it is a named pipe, not a file; name"));
+        let large = folder.path().join("large");
+        File::create(&large).unwrap().set_len(1 << 40).unwrap();
+        assert!(refusal(&large).contains("is larger than 8388608 bytes; name"));
+        assert!(refusal(Path::new("/dev/zero")).contains("it is a device, not a file"));
+    }
+}

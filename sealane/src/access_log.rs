@@ -23,7 +23,7 @@ use crate::relay::Source;
 use crate::timestamp::Timestamp;
 
 pub(crate) use entry::blame_label;
-pub use writer::{LogWriter, STOP_WAIT, WriterCounters};
+pub use writer::{LogFault, LogWriter, STOP_WAIT, WriterCounters};
 
 /// Opens the log's destination, starts its thread, and makes the ends of `lanes` lanes.
 ///
@@ -158,8 +158,8 @@ pub struct LaneLogCounters {
 pub enum AccessLogError {
     /// The file cannot be opened: the operator's to mend.
     #[error(
-        "the access log {path} cannot be opened: {source}; check `access_log`, and that this user \
-         may write there"
+        "access_log.path: {path} cannot be opened: {source}; see that its folder is there, and \
+         that this user may write to it"
     )]
     Open {
         /// The file.
@@ -171,10 +171,7 @@ pub enum AccessLogError {
     #[error("the thread of the access log cannot be started: {0}")]
     Thread(std::io::Error),
     /// The destination takes no more: the operator's to mend.
-    #[error(
-        "the access log cannot be written to {destination}: {source}; its lines are lost, and \
-         counted, until this is mended"
-    )]
+    #[error("access_log: {destination} cannot be written: {source}; make room there")]
     Write {
         /// Where the lines should go.
         destination: String,

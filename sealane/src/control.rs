@@ -54,11 +54,12 @@ use kept::KeptSockets;
 use listeners::counted;
 use on_demand::NamesDoor;
 use reload::Pending;
+pub(crate) use sockets::refused as cannot_listen;
 use sockets::{Bound, NewSockets, open_new};
 use ticket_root::KeptRoot;
 pub(crate) use ticket_root::read as read_ticket_root;
 pub(crate) use ticket_root::stored::{none_yet as no_stored_roots, read as read_stored_roots};
-use watch::{FileWatch, fingerprint, unfollowed};
+use watch::{FileWatch, fingerprint, fingerprint_of_materials, unfollowed};
 use watchdog::Watchdog;
 
 /// Where the configuration comes from, and so whether it can be read again.
@@ -132,6 +133,8 @@ pub struct Control {
     watch: FileWatch,
     watchdog: Option<Watchdog>,
     fingerprint: u64,
+    /// The same of the materials that are served.
+    materials: u64,
     /// Faulty materials that the fingerprint does not cover, as they looked when they were read.
     faulty: BTreeMap<PathBuf, u64>,
     /// Whether a store has changed since its fault was found.
@@ -167,6 +170,7 @@ impl Control {
         let drained = state.lock().drained.clone();
         let mut control = Self {
             fingerprint: fingerprint(source.file(), &config),
+            materials: fingerprint_of_materials(&config),
             source,
             config,
             lanes: Vec::new(),

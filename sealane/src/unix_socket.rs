@@ -7,8 +7,25 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, chmod, fchmod, fstat, open};
+use rustix::fs::{Access, Mode, OFlags, access, chmod, fchmod, fstat, open};
 use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::config::value::folder_of;
+
+/// Why [`bind`] would fail at `path`, as far as that shows without binding. A socket there may be
+/// that of a process that runs.
+pub fn obstacle(path: &Path) -> Option<io::Error> {
+    let found = fs::symlink_metadata(path).map(|found| found.file_type().is_socket());
+    match found {
+        Ok(true) => return None,
+        Ok(false) => return Some(other_file()),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Some(error),
+        Err(_) => {}
+    }
+    let to_make = Access::WRITE_OK | Access::EXEC_OK;
+    let folder = access(folder_of(path), to_make).map_err(io::Error::from);
+    SockAddr::unix(path).err().or(folder.err())
+}
 
 /// A socket file that is removed with this value, unless another took its place.
 #[derive(Debug)]
@@ -100,7 +117,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if !metadata.file_type().is_socket() {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there"));
+        return Err(other_file());
     }
     let caller = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // Whoever listens and has no room for us must not keep us waiting.
@@ -112,6 +129,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err((ErrorKind::ConnectionRefused, _)) => fs::remove_file(path),
         Err((_, error)) => Err(error),
     }
+}
+
+fn other_file() -> io::Error {
+    io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there")
 }
 
 /// Device and inode: what stays the same as long as it is the same file.

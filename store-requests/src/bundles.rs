@@ -73,7 +73,12 @@ impl Bundles {
         let len = whole.or(is_full.then_some(end - start))?;
         let (text, line) = (&self.held[start..start + len], self.line);
         self.unread.start += len;
-        self.scan = Scan::default();
+        let scan = std::mem::take(&mut self.scan);
+        // As in a file: what is behind the last section is skipped. A text without any is refused.
+        let is_rest = self.is_at_end && line > 1 && !scan.has_chain && !scan.has_key;
+        if is_rest && has_nothing_to_store(text) {
+            return None;
+        }
         self.line += text.iter().filter(|byte| **byte == b'\n').count() as u64;
         Some(Bundle { line, text })
     }
@@ -117,6 +122,12 @@ impl Scan {
     }
 }
 
+/// Whether nothing in `text` is damaged, a certificate or a key.
+fn has_nothing_to_store(text: &[u8]) -> bool {
+    let is_list = |section: &pem::Section| section.kind == pem::SectionKind::RevocationList;
+    pem::sections(text).is_ok_and(|sections| sections.iter().all(is_list))
+}
+
 /// A line that begins or ends a section.
 enum Mark {
     CertificateBegins,
@@ -144,6 +155,7 @@ mod tests {
 
     const CHAIN: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     const KEY: &str = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    const LIST: &str = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
     const EC_KEY: &str = "-----BEGIN EC PARAMETERS-----\nAA\n-----END EC PARAMETERS-----\n\
         -----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n";
 
@@ -201,10 +213,14 @@ mod tests {
 
     #[test]
     fn what_is_cut_or_none_or_too_long_is_given_away_to_be_refused() {
-        for rest in [CHAIN, &CHAIN[..40], &KEY[..10], "{}\n", &["no end ", CHAIN].concat()] {
+        for rest in [CHAIN, &CHAIN[..40], &KEY[..10], &["no end ", CHAIN].concat()] {
             let text = [CHAIN, KEY, rest].concat();
             assert_eq!(bundles(&text)[1], (7, rest.to_owned()));
         }
+        for rest in ["{}\n", "# a comment", "\r\nBag Attributes\n", LIST] {
+            assert_eq!(bundles(&[CHAIN, KEY, rest].concat()).len(), 1, "{rest}");
+        }
+        assert_eq!(bundles("a comment\n"), [(1, "a comment\n".to_owned())]);
         let long = CHAIN.repeat(PEM_BYTES_MAX / CHAIN.len() + 2);
         let found = bundles_by(long.as_bytes(), 1 << 20);
         assert_eq!(found[0].1.len(), PEM_BYTES_MAX + 1);
@@ -233,7 +249,7 @@ mod tests {
             prop_assert_eq!(&bundles_by(&text, at_once), &whole);
             let given: Vec<u8> = whole.iter().flat_map(|(_, text)| text.clone()).collect();
             prop_assert!(text.starts_with(&given));
-            prop_assert!(text[given.len()..].trim_ascii().is_empty(), "only nothing is left");
+            prop_assert!(has_nothing_to_store(&text[given.len()..]), "only nothing is left");
         }
     }
 }

@@ -50,6 +50,19 @@ impl Service {
         })
     }
 
+    /// Reads what [`Self::new`] would.
+    ///
+    /// # Errors
+    /// The roots of the service cannot be used.
+    pub(crate) fn check(permission: &Permission) -> Result<(), TrustError> {
+        match permission {
+            Permission::Service { roots, url } if url.starts_with("https:") => {
+                client_config(roots, None).map(drop)
+            }
+            Permission::Command(_) | Permission::Service { .. } => Ok(()),
+        }
+    }
+
     /// Whether there may be a certificate for `name`, which is a host name.
     ///
     /// # Errors
@@ -130,6 +143,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::RootSource;
 
     /// A service on this machine is asked in the clear, and no root is needed for that.
     #[test]
@@ -139,6 +153,19 @@ mod tests {
         assert!(matches!(Service::new(&plain), Ok(Service::Http { .. })));
         let url = "https://service.test/ask".to_owned();
         assert!(Service::new(&Permission::Service { roots: Vec::new(), url }).is_err());
+    }
+
+    /// What a start refuses, `sealane-agent check` refuses.
+    #[test]
+    fn check_reads_the_roots_of_a_service() {
+        let roots = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(roots.path(), "<html>").unwrap();
+        let roots = vec![RootSource::File(roots.path().to_owned())];
+        let [tls, plain] = ["https", "http"].map(|scheme| {
+            let url = format!("{scheme}://service.test/ask");
+            Permission::Service { roots: roots.clone(), url }
+        });
+        assert!(Service::check(&tls).is_err() && Service::check(&plain).is_ok());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Lists of names that settings point to: a certificate to a line.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
+use sealane_certificate_files::{MARK, TextError, open_regular};
 use sealane_operator::{Mistake, Place, Problem, value};
 use sealane_renewal::CertificateId;
 
@@ -42,17 +42,31 @@ impl Reading<'_> {
             let remedy = "name a file of text that this user may read";
             Problem::new(format!("cannot be read: {error}"), remedy)
         };
-        // One more byte than there may be, which tells that there are more.
-        let mut left = File::open(&list.file).map_err(unreadable)?.take(LIST_BYTES_MAX + 1);
-        let mut text = BufReader::new(&mut left);
+        let file = open_regular(&list.file).map_err(unreadable)?;
+        if file.metadata().map_err(unreadable)?.len() > LIST_BYTES_MAX {
+            let what = format!("is larger than {} MiB", LIST_BYTES_MAX >> 20);
+            return Err(Problem::new(what, "is it a list of names?"));
+        }
+        // It may grow while it is read.
+        let mut text = BufReader::new(file.take(LIST_BYTES_MAX));
         let mistakes_before = self.mistakes.len();
-        let mut line = String::new();
+        let mut line = Vec::new();
         for at in 1.. {
             line.clear();
-            if text.read_line(&mut line).map_err(unreadable)? == 0 {
+            let mut limited = (&mut text).take(LINE_BYTES_MAX + 1);
+            if limited.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
                 break;
             }
-            if let Err(problem) = self.line(&line, list, (number, at)) {
+            if line.len() as u64 > LINE_BYTES_MAX {
+                let what = format!("line {at} is longer than {LINE_BYTES_MAX} bytes");
+                return Err(Problem::new(what, "is it a list of names?"));
+            }
+            let bytes = if at == 1 { line.strip_prefix(MARK).unwrap_or(&line) } else { &line };
+            let line = str::from_utf8(bytes).map_err(|_| match TextError::of_bytes(bytes, 0) {
+                TextError::Utf16 if at == 1 => Problem::new("is UTF-16", "save it as UTF-8"),
+                _ => Problem::new(format!("line {at} is not UTF-8"), "save it as UTF-8"),
+            })?;
+            if let Err(problem) = self.line(line, list, (number, at)) {
                 self.mistakes.push(mistake(place(&list.file, at), problem));
             }
             if self.mistakes.len() - mistakes_before == MISTAKES_MAX {
@@ -62,10 +76,6 @@ impl Reading<'_> {
                 let what = format!("line {at} has more than the {LISTED_MAX}th certificate");
                 return Err(Problem::new(what, "give the rest to the agent of another store"));
             }
-        }
-        if left.limit() == 0 {
-            let what = format!("is larger than {} MiB", LIST_BYTES_MAX >> 20);
-            return Err(Problem::new(what, "is it a list of names?"));
         }
         Ok(())
     }
@@ -127,5 +137,7 @@ fn mistake(place: Place, problem: Problem) -> Mistake {
 const LISTED_MAX: usize = 1_000_000;
 /// Bytes of a list.
 const LIST_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a line: more than [`NAMES_MAX`] of the longest names take.
+const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Mistakes in a list that are told.
 const MISTAKES_MAX: usize = 100;

@@ -184,6 +184,10 @@ fn mistakes_are_told_all_at_once_with_place_and_remedy() {
 
 /// Settings with two lists of these texts, as `load` reads them.
 fn load(lists: [&str; 2]) -> Result<Settings, String> {
+    load_bytes(lists.map(str::as_bytes))
+}
+
+fn load_bytes(lists: [&[u8]; 2]) -> Result<Settings, String> {
     let folder = tempfile::tempdir().unwrap();
     let mut text = GOOD.to_owned();
     for (name, list) in ["one", "two"].iter().zip(lists) {
@@ -202,6 +206,29 @@ fn a_list_has_a_certificate_to_a_line() {
     let names: Vec<_> = settings.certificates.iter().map(|one| one.names.join(" ")).collect();
     assert_eq!(names, ["a.test b.test", "c.test d.test", "e.test"]);
     assert!(settings.certificates.iter().all(|one| one.challenge == Challenge::Http01));
+}
+
+/// A list may be any file, by mistake: none of them holds up the agent.
+#[test]
+fn lists_are_text_of_bounded_size() {
+    assert!(load(["\u{feff}c.test\r\n", ""]).is_ok());
+    for (bytes, expected) in [
+        (b"\xff\xfec\0".to_vec(), "one: is UTF-16; save it as UTF-8"),
+        (b"c.test\n\xff".to_vec(), "one: line 2 is not UTF-8; save it as UTF-8"),
+        (vec![0; 1 << 20], "one: line 1 is longer than 65536 bytes; is it a list of names?"),
+    ] {
+        assert_eq!(load_bytes([&bytes, b""]).unwrap_err(), expected);
+    }
+    let text = format!("{GOOD}[[certificate]]\nnames_from = \"list\"\nchallenge = \"http-01\"\n");
+    let folder = tempfile::tempdir().unwrap();
+    let [file, list] = ["agent.toml", "list"].map(|name| folder.path().join(name));
+    std::fs::write(&file, text).unwrap();
+    let refusal = || Settings::load(&file).unwrap_err().to_string();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &list, rustix::fs::Mode::RWXU).unwrap();
+    assert!(refusal().contains("list: cannot be read: it is a named pipe, not a file"));
+    std::fs::remove_file(&list).unwrap();
+    std::fs::File::create(&list).unwrap().set_len(8 << 30).unwrap();
+    assert!(refusal().contains("list: is larger than 256 MiB"));
 }
 
 #[test]

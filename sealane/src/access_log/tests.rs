@@ -240,16 +240,21 @@ fn a_disk_that_is_full_is_reported_once_and_outlived() {
         logs[0].write(&ended(&end(), "lost"));
         wait_for(|| writer.counters().lost.value() == count);
     }
+    wait_for(|| writer.counters().fault().is_some());
+    assert_eq!(writer.counters().fault().unwrap().without, "its lines are lost, and counted");
     fs::remove_file(&path).unwrap();
     writer.reopen();
-    wait_for(|| path.exists());
+    assert_eq!(writer.counters().fault(), None);
     logs[0].write(&ended(&end(), "kept"));
     let counters = Arc::clone(writer.counters());
     assert!(writer.stop());
     assert_eq!(lines(&fs::read_to_string(&path).unwrap()).len(), 1);
     assert_eq!((counters.lost.value(), counters.errors.value()), (3, 3));
     let told: Vec<_> = told.iter().collect();
-    assert!(told.len() == 1 && told[0].contains("access.log: No space left"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("access.log cannot be written: No space left"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -288,13 +293,58 @@ fn missing_folder_is_reported_and_may_come_later() {
     let (mut logs, writer) = open(&to_file(&path, 1_000), 1, report).unwrap();
     let error = reports.recv().unwrap();
     assert!(error.contains("/logs/access.log cannot be opened: No such file"), "{error}");
-    assert!(writer.counters().is_closed());
+    assert!(writer.counters().fault().is_some());
     fs::create_dir(folder.path().join("logs")).unwrap();
-    wait_for(|| !writer.counters().is_closed());
+    wait_for(|| writer.counters().fault().is_none());
     logs[0].write(&ended(&end(), "late"));
     drop(logs);
     assert!(writer.stop());
     assert_eq!(lines(&fs::read_to_string(path).unwrap()).len(), 1);
+}
+
+/// To open a pipe would wait for its reader, and nothing would be written or reported any more.
+#[test]
+fn pipe_without_a_reader_is_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+    let (mut logs, writer) = open(&to_file(&path, 1_000), 1, |_| ()).unwrap();
+    let fault = writer.counters().fault().unwrap();
+    assert_eq!(fault.destination, path);
+    assert!(fault.text.contains("/log cannot be opened: no process reads this pipe"), "{fault:?}");
+    let mut reader = std::io::BufReader::new(fs::File::open(&path).unwrap());
+    wait_for(|| writer.counters().fault().is_none());
+    logs[0].write(&ended(&end(), "read"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    assert!(line.contains("\"read\""), "{line}");
+    // At a reload, without a reader: the pipe that is open goes on.
+    drop(reader);
+    writer.reopen();
+    assert_eq!(
+        writer.counters().fault().unwrap().without,
+        "lines go into the file that was open before"
+    );
+    drop(logs);
+    assert!(writer.stop(), "it does not hang");
+}
+
+#[test]
+fn failed_reopen_is_a_fault_until_it_succeeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = |name: &str| folder.path().join(name);
+    fs::create_dir(logs("logs")).unwrap();
+    let path = logs("logs").join("log");
+    let (_lanes, writer) = open(&to_file(&path, 1_000), 1, |_| ()).unwrap();
+    writer.reopen();
+    assert_eq!(writer.counters().fault(), None);
+    fs::rename(logs("logs"), logs("away")).unwrap();
+    writer.reopen();
+    let fault = writer.counters().fault().unwrap();
+    assert!(fault.text.contains("cannot be opened: No such file"), "{fault:?}");
+    fs::create_dir(logs("logs")).unwrap();
+    wait_for(|| writer.counters().fault().is_none());
+    assert!(path.exists());
 }
 
 fn end() -> EndedConnection<'static> {

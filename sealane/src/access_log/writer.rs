@@ -4,24 +4,27 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rtrb::Consumer;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use sealane_lanes::counters::Counter;
 
 use super::{AccessLogError, LaneLogCounters};
 use crate::config::AccessLogDestination;
+use crate::process::landlock::{Need, outside_for};
 
 /// The running writer of the access log.
 ///
 /// Dropping it tells its thread to write what is there and end; [`LogWriter::stop`] waits for that.
 pub struct LogWriter {
     orders: Arc<Orders>,
-    path: Option<PathBuf>,
     thread: JoinHandle<()>,
     ended: Receiver<()>,
     lanes: Vec<Arc<LaneLogCounters>>,
@@ -38,23 +41,21 @@ impl LogWriter {
         let orders = Arc::new(Orders::default());
         let counters = Arc::new(WriterCounters::default());
         let (outlet, refused) = Outlet::open(destination);
-        if let Some(error) = &refused {
-            counters.errors.add(1);
-            report(error);
-        }
-        counters.is_closed.store(refused.is_some(), Ordering::Relaxed);
-        let path = outlet.path().map(Path::to_owned);
         let mut work = Work {
             outlet,
             rings,
             batch: Vec::new(),
             torn: false,
-            failing: refused.is_some(),
+            has_open_fault: false,
+            has_write_fault: false,
             opened_last: Instant::now(),
             orders: Arc::clone(&orders),
             counters: Arc::clone(&counters),
             report,
         };
+        if let Some(error) = refused {
+            work.note_closed(&error, true);
+        }
         let (end, ended) = sync_channel::<()>(0);
         let run = move || {
             work.run();
@@ -62,18 +63,17 @@ impl LogWriter {
         };
         let builder = thread::Builder::new().name("access-log".to_owned());
         let thread = builder.spawn(run).map_err(AccessLogError::Thread)?;
-        Ok(Self { orders, path, thread, ended, lanes, counters })
+        Ok(Self { orders, thread, ended, lanes, counters })
     }
 
-    /// Opens the file anew before the next line is written: it may have been moved away.
+    /// Opens the file again before the next line is written: it may have been moved away. Returns
+    /// when that is done, and after [`REOPEN_WAIT`] at the latest.
     pub fn reopen(&self) {
-        self.orders.reopen.store(true, Ordering::Release);
+        let (done, is_done) = sync_channel(0);
+        *self.orders.reopen.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
         self.thread.thread().unpark();
-    }
-
-    /// The file, unless it is a standard stream.
-    pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        // Nothing is ever sent: the thread hangs up when it is done.
+        let _ = is_done.recv_timeout(REOPEN_WAIT);
     }
 
     /// What each lane counts about its lines.
@@ -117,19 +117,35 @@ pub struct WriterCounters {
     pub errors: Counter,
     /// Lines lost in failed writes.
     pub lost: Counter,
-    is_closed: AtomicBool,
+    /// Written by the thread and read by the control plane; no lane takes it.
+    fault: Mutex<Option<LogFault>>,
 }
 
 impl WriterCounters {
-    /// Whether the file could not be opened since the start.
-    pub fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
+    /// Why lines are not written where they should be, if so.
+    pub fn fault(&self) -> Option<LogFault> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    fn set_fault(&self, fault: Option<LogFault>) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+}
+
+/// A fault of the destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFault {
+    /// The file, or the name of the stream.
+    pub destination: PathBuf,
+    /// What is wrong, and the remedy.
+    pub text: String,
+    /// What happens to lines.
+    pub without: &'static str,
 }
 
 #[derive(Default)]
 struct Orders {
-    reopen: AtomicBool,
+    reopen: Mutex<Option<SyncSender<()>>>,
     stop: AtomicBool,
 }
 
@@ -139,8 +155,10 @@ struct Work {
     batch: Vec<u8>,
     /// The last write ended inside a line.
     torn: bool,
+    /// The file could not be opened, at the start or again, and that was reported.
+    has_open_fault: bool,
     /// The last write failed and was reported.
-    failing: bool,
+    has_write_fault: bool,
     /// When it was last tried to open the file.
     opened_last: Instant,
     orders: Arc<Orders>,
@@ -153,13 +171,13 @@ impl Work {
         loop {
             // Read before the rings, so that what came before the order is written.
             let stop = self.orders.stop.load(Ordering::Acquire);
-            if self.orders.reopen.swap(false, Ordering::AcqRel) {
-                self.reopen();
-            } else if self.counters.is_closed() && self.opened_last.elapsed() >= OPEN_INTERVAL {
-                // Reported when it failed first.
-                self.opened_last = Instant::now();
-                self.counters.is_closed.store(self.outlet.reopen().is_err(), Ordering::Relaxed);
+            let order = self.orders.reopen.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let is_to_retry = self.has_open_fault && self.opened_last.elapsed() >= OPEN_INTERVAL;
+            if order.is_some() || is_to_retry {
+                self.reopen(order.is_some());
             }
+            // Hangs up.
+            drop(order);
             for ring in 0..self.rings.len() {
                 self.collect(ring);
             }
@@ -171,17 +189,39 @@ impl Work {
         }
     }
 
-    fn reopen(&mut self) {
+    fn reopen(&mut self, is_ordered: bool) {
+        self.opened_last = Instant::now();
         match self.outlet.reopen() {
-            Ok(()) => {
+            Ok(false) => {}
+            Ok(true) => {
                 self.torn = false;
-                self.counters.is_closed.store(false, Ordering::Relaxed);
+                self.has_open_fault = false;
+                self.has_write_fault = false;
+                self.counters.set_fault(None);
             }
-            Err(error) => {
-                self.counters.errors.add(1);
-                (self.report)(&error);
-            }
+            Err(error) => self.note_closed(&error, is_ordered),
         }
+    }
+
+    /// Notes that the file cannot be opened, and reports that unless it is a mere retry.
+    fn note_closed(&mut self, error: &AccessLogError, is_to_report: bool) {
+        self.has_open_fault = true;
+        if is_to_report {
+            self.counters.errors.add(1);
+            (self.report)(error);
+        }
+        if !self.has_write_fault {
+            let without = if self.outlet.is_open() { WITH_OLD_FILE } else { WITHOUT_FILE };
+            self.note_fault(error, without);
+        }
+    }
+
+    fn note_fault(&self, error: &AccessLogError, without: &'static str) {
+        let destination = PathBuf::from(self.outlet.name());
+        let outside = self.outlet.path().and_then(|path| outside_for(path, Need::Log));
+        let outside = outside.map(|problem| format!("access_log.path: {problem}"));
+        let text = outside.unwrap_or_else(|| error.to_string());
+        self.counters.set_fault(Some(LogFault { destination, text, without }));
     }
 
     /// Takes what is in a ring now, and no more, for its lane may be faster than the disk.
@@ -217,6 +257,11 @@ impl Work {
                 Ok(0) => break Err(ErrorKind::WriteZero.into()),
                 Ok(count) => written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A pipe that is full: its reader may be slow.
+                Err(error)
+                    if error.kind() == ErrorKind::WouldBlock
+                        && !self.has_write_fault
+                        && self.outlet.has_room_soon() => {}
                 Err(error) => break Err(error),
             }
             if written == len {
@@ -225,7 +270,13 @@ impl Work {
         };
         self.counters.bytes.add(written as u64);
         match result {
-            Ok(()) => self.failing = false,
+            Ok(()) if self.has_write_fault => {
+                self.has_write_fault = false;
+                if !self.has_open_fault {
+                    self.counters.set_fault(None);
+                }
+            }
+            Ok(()) => {}
             Err(source) => self.failed(source, written, len),
         }
         self.batch.drain(..len);
@@ -236,11 +287,14 @@ impl Work {
         self.counters.lost.add(lost as u64);
         self.counters.errors.add(1);
         self.torn |= self.batch[..written].last().is_some_and(|byte| *byte != b'\n');
-        if !self.failing {
+        // Without a file, that it cannot be opened was reported.
+        if !self.has_write_fault && self.outlet.is_open() {
             let destination = self.outlet.name();
-            (self.report)(&AccessLogError::Write { destination, source });
+            let error = AccessLogError::Write { destination, source };
+            (self.report)(&error);
+            self.note_fault(&error, WITHOUT_FILE);
+            self.has_write_fault = true;
         }
-        self.failing = true;
     }
 }
 
@@ -278,12 +332,23 @@ impl Outlet {
         }
     }
 
-    /// Keeps the old file if there is no new one.
-    fn reopen(&mut self) -> Result<(), AccessLogError> {
-        if let Self::File { file, path } = self {
-            *file = Some(append_to(path)?);
-        }
-        Ok(())
+    /// Whether lines go anywhere.
+    fn is_open(&self) -> bool {
+        !matches!(self, Self::File { file: None, .. })
+    }
+
+    /// Keeps the old file if there is no new one. Returns whether there is one to be opened.
+    fn reopen(&mut self) -> Result<bool, AccessLogError> {
+        let Self::File { file, path } = self else { return Ok(false) };
+        *file = Some(append_to(path)?);
+        Ok(true)
+    }
+
+    /// Waits until it takes bytes, for [`ROOM_WAIT`] at most.
+    fn has_room_soon(&self) -> bool {
+        let Self::File { file: Some(file), .. } = self else { return false };
+        let ready = poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&ROOM_WAIT));
+        ready.is_ok_and(|count| count > 0)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -305,21 +370,33 @@ impl Outlet {
     }
 }
 
+/// Opens the file and returns at once, whatever is there: to open a pipe waits for its reader
+/// otherwise.
 fn append_to(path: &Path) -> Result<File, AccessLogError> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(FILE_MODE)
-        .open(path)
-        .map_err(|source| AccessLogError::Open { path: path.to_owned(), source })
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(FILE_MODE).custom_flags(flags);
+    options.open(path).map_err(|error| {
+        let is_unread = error.raw_os_error() == Some(Errno::NXIO.raw_os_error());
+        let source = if is_unread { io::Error::other(UNREAD) } else { error };
+        AccessLogError::Open { path: path.to_owned(), source }
+    })
 }
 
 /// How often the rings are looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How often a file that could not be opened at the start is tried again.
+/// How often a file that could not be opened is tried again.
 const OPEN_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes written at once; a line that is longer goes on its own.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// How long [`LogWriter::reopen`] waits for the thread.
+const REOPEN_WAIT: Duration = Duration::from_secs(1);
+/// How long a pipe may be full before its lines are lost.
+const ROOM_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// The system's words are: no such device or address.
+const UNREAD: &str = "no process reads this pipe or socket";
+const WITHOUT_FILE: &str = "its lines are lost, and counted";
+const WITH_OLD_FILE: &str = "lines go into the file that was open before";
 /// How long [`LogWriter::stop`] waits for the destination.
 pub const STOP_WAIT: Duration = Duration::from_secs(5);
 /// The mode of a new file: it names clients, which is not everyone's to read.
@@ -381,7 +458,8 @@ mod tests {
             rings: Vec::new(),
             batch: Vec::new(),
             torn: false,
-            failing: false,
+            has_open_fault: false,
+            has_write_fault: false,
             opened_last: Instant::now(),
             orders: Arc::default(),
             counters: Arc::default(),

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -12,7 +11,7 @@ use sealane_engine::certificates::{
 use sealane_engine::client_certificates::RevocationList;
 use sealane_lanes::counters::Counters;
 
-use crate::access_log::{LaneLogCounters, LogWriter, WriterCounters};
+use crate::access_log::{LaneLogCounters, LogFault, LogWriter, WriterCounters};
 use crate::backends::{BackendCounters, Drained};
 use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
@@ -126,14 +125,18 @@ impl ControlState {
         // Of one that is not accepted any more the faults tell.
         let is_fault =
             |list: &RevocationList| faults.shown.iter().any(|f| f.path == list_file(list));
-        let mut lists =
-            self.listeners.iter().filter_map(|each| each.clients.as_ref()).flat_map(|c| &c.lists);
+        let clients = || self.listeners.iter().filter_map(|each| each.clients.as_ref());
+        let mut lists = clients().flat_map(|clients| &clients.lists);
         let is_refused = self.reloads.last().is_some_and(|last| !last.verdict.is_accepted());
         let has_ended =
             lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now && !is_fault(list));
+        let mut roots = clients().flat_map(|clients| &clients.roots);
+        let has_expired = roots.any(|root| Timestamp::from_unix_s(root.not_after_s) < now);
         let reasons = [
             is_refused.then(|| "the last reload was refused; /state shows why".to_owned()),
             has_ended.then(|| "a revocation list has expired; /state shows which".to_owned()),
+            has_expired
+                .then(|| "a CA certificate of clients has expired; /state shows which".to_owned()),
             faults.summary(),
             self.fleet_is_away(now),
         ];
@@ -336,8 +339,6 @@ pub struct Reload {
 pub struct AccessLogCounters {
     /// Counters of each lane, by its number.
     pub lanes: Vec<Arc<LaneLogCounters>>,
-    /// The file, unless it is a standard stream.
-    pub path: Option<PathBuf>,
     /// Counters of the writer.
     pub writer: Arc<WriterCounters>,
 }
@@ -345,18 +346,13 @@ pub struct AccessLogCounters {
 impl AccessLogCounters {
     /// Those of a running log.
     pub fn of(writer: &LogWriter) -> Self {
-        let path = writer.path().map(Path::to_owned);
-        Self { lanes: writer.lane_counters().to_vec(), path, writer: Arc::clone(writer.counters()) }
+        Self { lanes: writer.lane_counters().to_vec(), writer: Arc::clone(writer.counters()) }
     }
 
-    /// That its file could not be opened yet.
+    /// Why lines are not written where they should be.
     fn fault(&self) -> Option<Fault> {
-        let path = self.path.as_ref().filter(|_| self.writer.is_closed())?;
-        let text = format!(
-            "access_log.path: {} cannot be opened; make its folder, and let this user write there",
-            path.display()
-        );
-        Some(Fault::of_process(path, text, "its lines are lost, and counted"))
+        let LogFault { destination, text, without } = self.writer.fault()?;
+        Some(Fault::of_process(&destination, text, without))
     }
 }
 

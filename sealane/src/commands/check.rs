@@ -8,8 +8,10 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use rustix::process::{Resource, geteuid, getrlimit};
 use sealane_certificate_files::Exposed;
 use sealane_engine::certificates::{CertificateIndex, CertificateStore as _, InventoryEntry};
@@ -19,12 +21,16 @@ use sealane_engine::tickets::UnixSeconds;
 use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
 use serde::Serialize;
 
+use crate::admin::AdminError;
 use crate::args::CheckArguments;
 use crate::config::value::folder_of;
 use crate::config::{
-    AccessLog, AccessLogDestination, Config, Mistake, RootPlace, Spoken, Tickets, undercuts_between,
+    AccessLog, AccessLogDestination, Address, Config, Mistake, RootPlace, Spoken, Tickets,
+    undercuts_between,
 };
-use crate::control::{no_stored_roots, read_stored_roots, read_ticket_root, unix_now};
+use crate::control::{
+    cannot_listen, no_stored_roots, read_stored_roots, read_ticket_root, unix_now,
+};
 use crate::cost::Cost;
 use crate::exit::Exit;
 use crate::file_tables::FileTables;
@@ -35,6 +41,7 @@ use crate::listener::{
 use crate::operator::{Priority, say_at};
 use crate::process::{Account, AccountError, filter, hide_memory, landlock, locked};
 use crate::stores::Stores;
+use crate::unix_socket::obstacle;
 
 /// Checks and prints.
 ///
@@ -205,10 +212,32 @@ impl Report {
         if let Some(problem) = config.access_log.as_ref().and_then(access_log_problem) {
             self.errors.push(Finding::general(problem));
         }
+        let is_pipe = config.access_log.as_ref().and_then(access_log_pipe);
+        self.warnings.extend(is_pipe.map(Finding::general));
+        self.check_sockets(config);
         if let Err(error) = Account::named(&config.process) {
             self.errors.push(Finding::general(error.to_string()));
         }
         self.check_ticket_root(&config.tickets);
+    }
+
+    /// Looks where sockets are to be made, and makes none.
+    fn check_sockets(&mut self, config: &Config) {
+        if let Some(socket) = &config.admin.socket
+            && let Some(source) = obstacle(&socket.path).filter(|_| !may_come(&socket.path))
+        {
+            let error = AdminError { address: Address::Unix(socket.path.clone()), source };
+            self.errors.push(Finding::general(error.to_string()));
+        }
+        for listener in &config.listeners {
+            for address in &listener.addresses {
+                let Address::Unix(path) = address else { continue };
+                let refused = obstacle(path).filter(|_| !may_come(path));
+                let refused = refused.map(|error| cannot_listen(address, &error));
+                let finding = refused.map(|text| Finding::of_listener(&listener.name, &text));
+                self.errors.extend(finding);
+            }
+        }
     }
 
     /// No message quotes the file: it is a secret.
@@ -448,12 +477,45 @@ fn access_log_problem(log: &AccessLog) -> Option<String> {
     let wrong = |what: &str, remedy: &str| {
         Some(format!("access_log.path: {} {what}; {remedy}", path.display()))
     };
+    let unwritable = |error: &io::Error| {
+        wrong(&format!("cannot be opened: {error}"), "let this user write there, or name another")
+    };
     match (fs::metadata(folder), fs::metadata(path)) {
         (_, Ok(metadata)) if metadata.is_dir() => wrong("is a directory", "name a file in it"),
         (Err(error), _) => wrong(&format!("has no folder: {error}"), "make it"),
         (Ok(folder), _) if !folder.is_dir() => wrong("is not in a folder", "name a file in one"),
-        (Ok(_), _) => None,
+        // To open a pipe would show to the process that reads it.
+        (Ok(_), Ok(file)) if !file.is_file() => None,
+        (Ok(_), Ok(_)) => fs::OpenOptions::new()
+            .append(true)
+            .open(path)
+            .err()
+            .and_then(|error| unwritable(&error)),
+        (Ok(_), Err(error)) if error.kind() != io::ErrorKind::NotFound => unwritable(&error),
+        (Ok(_), Err(_)) => {
+            let target = fs::read_link(path).map(|target| folder.join(target));
+            let folder = target.as_deref().map_or(folder, folder_of);
+            let to_make = Access::WRITE_OK | Access::EXEC_OK;
+            access(folder, to_make).err().and_then(|error| unwritable(&error.into()))
+        }
     }
+}
+
+/// Whether a service manager may make the folder of `path` at the start (`RuntimeDirectory=`).
+fn may_come(path: &Path) -> bool {
+    let folder = folder_of(path);
+    !folder.exists() && ["/run", "/var/run"].iter().any(|runtime| folder.starts_with(runtime))
+}
+
+fn access_log_pipe(log: &AccessLog) -> Option<String> {
+    let AccessLogDestination::File(path) = &log.destination else {
+        return None;
+    };
+    let is_pipe = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    is_pipe.then(|| {
+        let path = path.display();
+        format!("access_log.path: {path} is a pipe; lines are lost while no process reads it")
+    })
 }
 
 #[cfg(test)]

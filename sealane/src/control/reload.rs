@@ -11,11 +11,11 @@ use sealane_lanes::mailbox::Mail;
 use super::build::build;
 use super::kept::KeptSockets;
 use super::sockets::open_new;
-use super::watch::{fingerprint, unfollowed};
+use super::watch::{fingerprint, fingerprint_of_materials, unfollowed};
 use super::{ConfigSource, Control, report};
 use crate::admin::Verdict;
 use crate::config::{Config, Mistake};
-use crate::operator::{Priority, say_at};
+use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
 use crate::systemd;
 
@@ -28,14 +28,17 @@ impl Control {
             systemd::tell(&[NotifyState::Reloading, now]);
         }
         self.fingerprint = fingerprint(self.source.file(), &self.config);
+        let before = (unfollowed(&self.config), self.state.lock().faults_now());
         if let Some(log) = &self.log {
             log.reopen();
         }
-        let before = (unfollowed(&self.config), self.state.lock().faults_now());
         self.try_root_again();
         let (errors, warnings) = match self.try_reload() {
             Ok(warnings) => (Vec::new(), warnings),
-            Err(problems) => (problems, Vec::new()),
+            Err(mut problems) => {
+                problems.extend(self.serve_renewed().err().unwrap_or_default());
+                (problems, Vec::new())
+            }
         };
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let generation = self.number;
@@ -68,7 +71,7 @@ impl Control {
         };
         let (config, mut warnings) = self.keep_what_needs_a_restart(config);
         let is_new = |path: &Path| self.registries.last_good.is_new(path);
-        let outside = landlock::mistakes(self.source.file(), &config, is_new);
+        let outside = landlock::mistakes(self.source.file(), &config, &self.config, is_new);
         if !outside.is_empty() {
             return Err(outside);
         }
@@ -79,22 +82,40 @@ impl Control {
         Ok(warnings)
     }
 
+    /// Serves the files that have changed of the configuration that is served, so that a mistake in
+    /// another one holds up no renewal.
+    fn serve_renewed(&mut self) -> Result<(), Vec<String>> {
+        if fingerprint_of_materials(&self.config) == self.materials {
+            return Ok(());
+        }
+        self.serve(self.config.clone())?;
+        let text = "files changed: the configuration before is served with them, generation";
+        say(&format!("{text} {}", self.number));
+        Ok(())
+    }
+
     /// Reads what `config` names, builds the next generation of it, and publishes that; returns
     /// what is probably not meant.
     fn serve(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
         let names = self.registries.names.clone();
+        let materials = fingerprint_of_materials(&config);
         // What was found for something that is not served is looked up again.
-        self.build_and_publish(config).inspect_err(|_| {
+        let served = self.build_and_publish(config).inspect_err(|_| {
             self.registries.names = names;
             // What was known for something that is not served is not believed later.
             self.registries.health.prune();
-        })
+        });
+        if served.is_ok() {
+            self.materials = materials;
+        }
+        served
     }
 
     fn build_and_publish(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
         let mut built = build(&config, self.number + 1, &mut self.registries)?;
         let none = &mut KeptSockets::default();
         let mut sockets = open_new(&built.generation, &config, &self.bound, none)?;
+        std::mem::take(&mut sockets.faults).into_iter().for_each(|fault| built.faults.add(fault));
         sockets.keep();
         let parcels = sockets.hand_over(&mut self.lanes).inspect_err(|_| sockets.forget())?;
         report(&built.warnings);

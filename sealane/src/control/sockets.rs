@@ -17,7 +17,8 @@ use sealane_lanes::start::LaneHandle;
 use super::kept::{self, KeptSockets};
 use crate::backends::RelaySettings;
 use crate::config::Config;
-use crate::listener::said_of;
+use crate::listener::{Fault, said_of};
+use crate::process::landlock::{self, Need};
 use crate::relay::Relay;
 use crate::unix_socket::{self, SocketFile};
 
@@ -39,7 +40,8 @@ impl Bound {
     /// Lets in whoever `config` says, which may have changed since it was bound.
     pub(super) fn permit(&self, config: &Config) -> Result<(), String> {
         let owner = config.listeners.iter().find(|each| each.addresses.contains(&self.key));
-        let Some((file, owner)) = self.file.as_ref().zip(owner) else { return Ok(()) };
+        let file = self.file.as_ref().filter(|_| self.is_found());
+        let Some((file, owner)) = file.zip(owner) else { return Ok(()) };
         file.permit(owner.socket_mode).map_err(|error| {
             said_of(&owner.name, &format!("socket_mode: {} keeps its own: {error}", self.key))
         })
@@ -50,6 +52,8 @@ impl Bound {
 pub(super) struct NewSockets {
     /// What was bound.
     pub(super) bound: Vec<Bound>,
+    /// Sockets that cannot be made again after their files went away.
+    pub(super) faults: Vec<Fault>,
     by_lane: Vec<Vec<(Address, Descriptor)>>,
 }
 
@@ -100,7 +104,7 @@ impl NewSockets {
 /// `known`; what was `kept` of such an address goes on.
 ///
 /// # Errors
-/// A line for each address that cannot be bound; nothing is left bound then.
+/// A line for each new address that cannot be bound; nothing is left bound then.
 pub(super) fn open_new(
     generation: &Generation<RelaySettings>,
     config: &Config,
@@ -108,7 +112,7 @@ pub(super) fn open_new(
     kept: &mut KeptSockets,
 ) -> Result<NewSockets, Vec<String>> {
     let lanes = config.lanes.get();
-    let mut sockets = NewSockets { bound: Vec::new(), by_lane: Vec::new() };
+    let mut sockets = NewSockets { bound: Vec::new(), faults: Vec::new(), by_lane: Vec::new() };
     sockets.by_lane.resize_with(lanes, Vec::new);
     let is_known =
         |key: &&Address| known.iter().any(|bound| bound.key == **key && bound.is_found());
@@ -138,14 +142,27 @@ pub(super) fn open_new(
                         of_lane.push((key.clone(), fd));
                     }
                 }
-                Err(error) => problems.push(said_of(&written.name, &refused(key, &error))),
+                Err(error) => match fault_of(key, &error, known, &written.name) {
+                    Some(fault) => sockets.faults.push(fault),
+                    None => problems.push(said_of(&written.name, &refused(key, &error))),
+                },
             }
         }
     }
     if problems.is_empty() { Ok(sockets) } else { Err(problems) }
 }
 
-fn refused(key: &Address, error: &io::Error) -> String {
+/// The fault of a unix socket that is listened on, and whose file cannot be made again.
+fn fault_of(key: &Address, error: &io::Error, known: &[Bound], listener: &str) -> Option<Fault> {
+    let Address::Unix(path) = key else { return None };
+    known.iter().find(|bound| bound.key == *key)?;
+    let outside = landlock::outside_for(path, Need::Socket);
+    let text = outside.map_or_else(|| refused(key, error), |problem| problem.to_string());
+    let (listener, path) = (Some(listener.to_owned()), path.clone());
+    Some(Fault { listener, path, text, without: Some(WITHOUT_SOCKET) })
+}
+
+pub(crate) fn refused(key: &Address, error: &io::Error) -> String {
     let remedy = match (key, error.kind()) {
         // There is no other reason: the kernel binds any port from a certain one on for everybody.
         (Address::Tcp(_), io::ErrorKind::PermissionDenied) => {
@@ -213,6 +230,7 @@ fn listen_at_path(
 /// Pauses of all addresses together: whoever waits here feeds no watchdog.
 const BIND_PAUSES: u32 = 20;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
+const WITHOUT_SOCKET: &str = "clients cannot connect to it";
 
 #[cfg(test)]
 mod tests {

@@ -3,13 +3,13 @@
 
 pub(super) mod stored;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sealane_certificate_files::Exposed;
+use sealane_certificate_files::{Exposed, NotRegular, open_regular};
 use sealane_engine::provider::random;
 use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot};
 use sealane_store::KeyedStore;
@@ -184,18 +184,18 @@ fn written(file: &Path) -> Result<Option<Zeroizing<String>>, String> {
         named(&format!("cannot be read: {error}; see that this user may read it"))
     };
     let is_none = || named("is not the file of a ticket root; name another");
-    match fs::metadata(file) {
-        Ok(facts) if !facts.is_file() => return Err(is_none()),
-        Ok(_) => {}
+    let from = match open_regular(file) {
+        Ok(from) => from,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NotRegular>()) => {
+            return Err(is_none());
+        }
         Err(error) => return Err(unreadable(error)),
-    }
+    };
     // It never moves, and leaves no copy behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(TEXT_BYTES_MAX + 1));
     let limit = TEXT_BYTES_MAX as u64 + 1;
-    File::open(file)
-        .and_then(|from| from.take(limit).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    from.take(limit).read_to_end(&mut bytes).map_err(unreadable)?;
     match str::from_utf8(&bytes) {
         Ok(text) if text.len() <= TEXT_BYTES_MAX => Ok(Some(Zeroizing::new(text.to_owned()))),
         _ => Err(is_none()),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use sealane_store::DATA_FILE;
 
-use crate::config::{Config, KeySource, RootPlace};
+use crate::config::{Address, Config, KeySource, RootPlace};
 use crate::listener;
 
 /// Watches the folders of everything that a configuration names.
@@ -78,7 +78,16 @@ pub(super) fn fingerprint(config_file: Option<&Path>, config: &Config) -> u64 {
     hasher.finish()
 }
 
-/// How stores and ticket roots look, which are not followed while they are in order.
+/// The same for what listeners are made of alone.
+pub(super) fn fingerprint_of_materials(config: &Config) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let files: BTreeSet<PathBuf> = config.listeners.iter().flat_map(listener::files).collect();
+    files.iter().for_each(|path| hash_all_at(path, &mut hasher));
+    hasher.finish()
+}
+
+/// How stores, ticket roots and the folders of unix sockets look, which are not followed while they
+/// are in order.
 pub(super) fn unfollowed(config: &Config) -> BTreeMap<PathBuf, u64> {
     let root = config.tickets.root.as_ref().and_then(|root| match root {
         RootPlace::File(path) => Some(path.as_path()),
@@ -86,7 +95,17 @@ pub(super) fn unfollowed(config: &Config) -> BTreeMap<PathBuf, u64> {
     });
     // Of a store the file alone: who examines it changes others in its folder.
     let stores = config.stores().map(|path| (path.to_owned(), look_at(&path.join(DATA_FILE))));
-    stores.chain(root.map(|path| (path.to_owned(), look_at(path)))).collect()
+    let addresses = config.listeners.iter().flat_map(|listener| &listener.addresses);
+    let sockets = addresses.filter_map(|address| match address {
+        Address::Tcp(_) => None,
+        Address::Unix(path) => {
+            let mut hasher = DefaultHasher::new();
+            hash_file(&parent(path), &mut hasher);
+            Some((path.clone(), hasher.finish()))
+        }
+    });
+    let root = root.map(|path| (path.to_owned(), look_at(path)));
+    stores.chain(root).chain(sockets).collect()
 }
 
 fn look_at(path: &Path) -> u64 {

@@ -1,9 +1,10 @@
 //! Files that a conversion reads, and the work that it does, within limits.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use sealane_certificate_files::{TextError, open_regular, read_text};
 
 /// What may still be read.
 pub(super) struct Files {
@@ -46,7 +47,7 @@ impl Files {
             return None;
         }
         let mut bytes = Vec::new();
-        File::open(path).ok()?.take(KEY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        open_regular(path).ok()?.take(KEY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         self.spend(bytes.len() / BYTES_A_STEP);
         Some(bytes.windows(text.len()).filter(|part| *part == text.as_bytes()).count())
     }
@@ -62,12 +63,11 @@ impl Files {
             return Err(format!("more than {FILES_MAX} files are included"));
         }
         self.files_left -= 1;
-        let mut text = String::new();
-        let limit = self.bytes_left as u64 + 1;
-        let read = File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text));
-        read.map_err(|error| format!("cannot be read: {error}"))?;
-        let left = self.bytes_left.checked_sub(text.len());
-        self.bytes_left = left.ok_or_else(|| format!("has more than {BYTES_MAX} bytes in all"))?;
+        let text = read_text(path, self.bytes_left).map_err(|error| match error {
+            TextError::TooLarge(_) => format!("has more than {BYTES_MAX} bytes in all"),
+            error => error.to_string(),
+        })?;
+        self.bytes_left = self.bytes_left.saturating_sub(text.len());
         Ok(text)
     }
 
@@ -171,6 +171,10 @@ mod tests {
         std::fs::write(&path, vec![b'#'; BYTES_MAX + 1]).unwrap();
         let mut files = Files::of_the_system();
         assert!(files.text(&path).unwrap_err().contains("more than 4194304 bytes"));
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        assert!(files.text(&pipe).unwrap_err().contains("it is a named pipe, not a file"));
+        assert_eq!(files.count_of(&pipe, "x"), None);
         files.files_left = 0;
         assert!(files.text(&path).unwrap_err().contains("more than 1000 files"));
         assert!(Files::none().of_folder(folder.path()).is_err());

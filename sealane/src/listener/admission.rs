@@ -1,12 +1,11 @@
 //! Whom a listener lets in: lists of networks, those of files included, and limits that are divided
 //! among lanes.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
 use std::num::NonZeroUsize;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use sealane_certificate_files::{TextError, read_text};
 
 use super::{Found, Material, Reading, Survey};
 use crate::config;
@@ -119,17 +118,11 @@ fn networks(
 /// The networks of a file. No error quotes a line: the file may be another than was meant.
 fn read_file(path: &Path) -> Result<Arc<[Network]>, String> {
     let wrong = |what: String| format!("{}: {what}", path.display());
-    let unreadable = |error: io::Error| wrong(format!("cannot be read: {error}"));
-    // To open a pipe may never end.
-    if fs::metadata(path).map_err(unreadable)?.file_type().is_fifo() {
-        return Err(wrong("is a pipe; name a file".to_owned()));
+    match read_text(path, FILE_BYTES_MAX) {
+        Ok(text) => parse(path, &text),
+        Err(error @ TextError::TooLarge(_)) => Err(wrong(format!("{error}; join networks"))),
+        Err(error) => Err(wrong(error.to_string())),
     }
-    let mut text = String::new();
-    let read = File::open(path).and_then(|f| f.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
-    if read.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
-        return Err(wrong(format!("is larger than {FILE_BYTES_MAX} bytes; join networks")));
-    }
-    parse(path, &text)
 }
 
 /// One network on each line; what follows a `#` is for people.
@@ -150,7 +143,7 @@ fn parse(path: &Path, text: &str) -> Result<Arc<[Network]>, String> {
 }
 
 /// Room for [`NETWORKS_MAX`] of the longest, with something for people on each line.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+const FILE_BYTES_MAX: usize = 16 << 20;
 const ALLOW: &str = "allow";
 const WITHOUT_ALLOW: &str = "its networks are not allowed";
 const WITHOUT_DENY: &str = "every client of the listener is refused";

@@ -13,7 +13,7 @@ use sealane_engine::client_certificates::{
     CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRootsError, RevocationList,
 };
 
-use self::error::{ClientTrustError, EndedList};
+use self::error::{ClientTrustError, EndedList, day_of};
 use super::last_good::ByPath;
 use super::{Found, LastGood, Material, Reading, Survey, said_of_route};
 use crate::config::{self, ClientDemand, ClientTrust, Route};
@@ -146,7 +146,7 @@ fn believe(
 /// What was read.
 #[derive(Default)]
 struct Loaded {
-    /// Lists that are used and have ended.
+    /// Lists and authorities that are used and have ended.
     ended: Vec<Found>,
     /// Files that cannot be used as they are.
     found: Vec<Found>,
@@ -178,17 +178,39 @@ impl Loaded {
         }
         let usable = read.iter().filter_map(|(_, read)| read.as_ref().ok().cloned());
         let is_whole = made(&authorities, &usable.collect::<Vec<_>>()).is_ok();
-        let mut lists = Vec::new();
+        let (mut lists, mut without_new) = (Vec::new(), BTreeSet::new());
         for ((source, path), read) in read {
             let judged = read.and_then(|text| match is_whole {
                 true => Ok(text),
                 // One of them is wrong: which?
                 false => made(&authorities, std::slice::from_ref(&text)).map(|_| text),
             });
+            let is_known = reading.around.last_good.lists.contains_key(&path);
+            if let Err(error) = &judged
+                && !is_known
+                && reading.around.last_good.has_lists_in_force(&source)
+            {
+                // Half of a download, as a rule: what was in the folder before it counts on.
+                let text = error.to_string();
+                without_new.insert(source.clone());
+                self.found.push(Found { is_kept: true, path, source, text, without: WITHOUT_LIST });
+                continue;
+            }
             let good: Of = |good| &mut good.lists;
             let list = self.settle(reading, good, (&source, &path), judged, WITHOUT_LIST);
-            self.has_lost_list |= list.is_none();
+            if list.is_none() {
+                self.has_lost_list = true;
+                reading.good.lost_lists.insert(source);
+            }
             lists.extend(list);
+        }
+        for source in without_new {
+            let known = known_lists(reading, |path| is_at(&source, path)).into_iter();
+            let gone = known.filter(|text| !lists.iter().any(|list| list.path == text.path));
+            for text in gone.collect::<Vec<_>>() {
+                reading.good.lists.insert(text.path.clone(), Arc::clone(&text.bytes));
+                lists.push(text);
+            }
         }
         // Its issuer is unknown, and an older list of that issuer may be among the others.
         if self.has_lost_list || lists.is_empty() && !trust.crls.is_empty() {
@@ -209,12 +231,19 @@ impl Loaded {
         reading: &mut Reading<'_, '_>,
         read: Vec<ReadList>,
     ) {
-        let known = reading.around.last_good.lists.iter();
-        let known = known.filter(|(path, _)| is_of(trust, path));
-        reading.good.lists.extend(known.map(|(path, bytes)| (path.clone(), Arc::clone(bytes))));
+        let known = known_lists(reading, |path| is_of(trust, path)).into_iter();
+        reading.good.lists.extend(known.map(|text| (text.path, text.bytes)));
+        let lost = &reading.around.last_good.lost_lists;
+        let lost = trust.crls.iter().filter(|source| lost.contains(*source)).cloned();
+        reading.good.lost_lists.extend(lost);
         for ((source, path), read) in read {
             if let Err(error) = read {
-                let (text, is_kept) = (error.to_string(), reading.good.lists.contains_key(&path));
+                let is_kept = reading.good.lists.contains_key(&path)
+                    || reading.around.last_good.has_lists_in_force(&source);
+                if !is_kept {
+                    reading.good.lost_lists.insert(source.clone());
+                }
+                let text = error.to_string();
                 self.found.push(Found { is_kept, path, source, text, without: WITHOUT_LIST });
             }
         }
@@ -256,18 +285,15 @@ impl Loaded {
         source: &Path,
         error: &ClientTrustError,
     ) -> Vec<ReadList> {
-        let known = reading.around.last_good.lists.iter();
-        let mut known: Vec<_> = known.filter(|(path, _)| is_at(source, path)).collect();
-        known.sort();
-        self.has_lost_list |= known.is_empty();
-        let text = |(path, bytes): (&PathBuf, &Arc<[u8]>)| {
-            let (path, source) = (path.clone(), source.to_owned());
-            let text = Text { bytes: Arc::clone(bytes), path: path.clone() };
-            ((source, path), Ok(text))
-        };
-        let known: Vec<_> = known.into_iter().map(text).collect();
+        let is_kept = reading.around.last_good.has_lists_in_force(source);
+        if !is_kept {
+            self.has_lost_list = true;
+            reading.good.lost_lists.insert(source.to_owned());
+        }
+        let known = known_lists(reading, |path| is_at(source, path)).into_iter();
+        let known = known.map(|text| ((source.to_owned(), text.path.clone()), Ok(text))).collect();
         self.found.push(Found {
-            is_kept: !known.is_empty(),
+            is_kept,
             path: source.to_owned(),
             source: source.to_owned(),
             text: error.to_string(),
@@ -284,16 +310,13 @@ impl Loaded {
         authorities: &[Text],
         error: &ClientTrustError,
     ) -> Option<ClientRoots> {
-        let known = reading.around.last_good.lists.iter();
-        let known = known.filter(|(path, _)| is_of(trust, path));
-        let mut known: Vec<_> = known
-            .map(|(path, bytes)| {
-                let bytes = Arc::clone(bytes);
-                Text { bytes, path: path.clone() }
-            })
-            .collect();
-        known.sort_by(|one, other| one.path.cmp(&other.path));
-        let kept = made(authorities, &known).ok().filter(|_| !known.is_empty());
+        let known = known_lists(reading, |path| is_of(trust, path));
+        let lost = &reading.around.last_good.lost_lists;
+        let was_whole = !trust.crls.iter().any(|source| lost.contains(source));
+        let kept = made(authorities, &known).ok().filter(|_| was_whole && !known.is_empty());
+        if !was_whole {
+            reading.good.lost_lists.extend(trust.crls.iter().cloned());
+        }
         if kept.is_some() {
             reading.good.lists.extend(known.into_iter().map(|text| (text.path, text.bytes)));
         }
@@ -313,11 +336,19 @@ impl Loaded {
         if !self.roots.is_empty() && !self.has_root {
             self.warnings.push(NO_ROOT.to_owned());
         }
-        let expired = self.roots.iter().filter(|root| root.not_after_s < now_s);
-        self.warnings.extend(expired.map(|root| {
-            let source = &root.source;
-            format!("roots: {source}: a CA certificate in it has expired; replace it")
-        }));
+        for root in self.roots.iter().filter(|root| root.not_after_s < now_s) {
+            let (source, path) = (&root.source, PathBuf::from(&root.source));
+            let day = day_of(root.not_after_s);
+            self.ended.push(Found {
+                is_kept: false,
+                path: path.clone(),
+                source: path,
+                text: format!(
+                    "roots: {source}: a CA certificate in it expired on {day}; replace or remove it"
+                ),
+                without: WITHOUT_ROOTS,
+            });
+        }
         let unjudged = self.roots.iter().filter(|root| !root.unjudged.is_empty());
         self.warnings.extend(unjudged.map(|root| {
             let kinds: Vec<_> = root.unjudged.iter().copied().collect();
@@ -389,13 +420,25 @@ type Of = fn(&mut LastGood) -> &mut ByPath<Arc<[u8]>>;
 /// A list with what the configuration names and the file.
 type ReadList = ((PathBuf, PathBuf), Result<Text, ClientTrustError>);
 
+/// The last good lists at the paths that `is_wanted` says, by path.
+fn known_lists(reading: &Reading<'_, '_>, is_wanted: impl Fn(&Path) -> bool) -> Vec<Text> {
+    let known = reading.around.last_good.lists.iter().filter(|(path, _)| is_wanted(path));
+    let text = |(path, bytes): (&PathBuf, &Arc<[u8]>)| {
+        let bytes = Arc::clone(bytes);
+        Text { bytes, path: path.clone() }
+    };
+    let mut known: Vec<Text> = known.map(text).collect();
+    known.sort_by(|one, other| one.path.cmp(&other.path));
+    known
+}
+
 /// Whether the file `path` is one with lists of `trust`.
 fn is_of(trust: &ClientTrust, path: &Path) -> bool {
     trust.crls.iter().any(|source| is_at(source, path))
 }
 
 /// Whether `path` is the file `source`, or in the folder `source`.
-fn is_at(source: &Path, path: &Path) -> bool {
+pub(super) fn is_at(source: &Path, path: &Path) -> bool {
     path == source || path.parent() == Some(source)
 }
 

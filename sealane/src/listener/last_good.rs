@@ -16,6 +16,7 @@ use sealane_engine::certificates::CertificateIndex;
 use sealane_engine::client::{ClientIdentity, Roots};
 use sealane_store::{KeyedStore, SealingKeys};
 
+use super::client_trust::is_at;
 use super::{Reading, Survey, files, said_of};
 use crate::config::network::Network;
 use crate::config::{ChallengeSource, Config, KeySource};
@@ -32,6 +33,9 @@ pub struct LastGood {
     pub(super) identities: ByPath<ClientIdentity>,
     /// Files with revocation lists of clients.
     pub(super) lists: ByPath<Arc<[u8]>>,
+    /// Files and folders with revocation lists of which one was never in order, so that none of
+    /// them counted.
+    pub(super) lost_lists: HashSet<PathBuf>,
     /// Files with networks.
     pub(super) networks: ByPath<Arc<[Network]>>,
     /// Files with authorities of backends.
@@ -56,6 +60,11 @@ impl LastGood {
     fn is_newly_named(&self, source: &Path) -> bool {
         let source = absolute(source).unwrap_or_else(|_| source.to_owned());
         self.named.as_ref().is_some_and(|named| !named.paths.contains(&source))
+    }
+
+    /// Whether lists of `source`, a file or a folder, count.
+    pub(super) fn has_lists_in_force(&self, source: &Path) -> bool {
+        !self.lost_lists.contains(source) && self.lists.keys().any(|path| is_at(source, path))
     }
 
     /// Whether a configuration was served.

@@ -150,7 +150,6 @@ fn busy() -> ControlState {
             ..Summary::plain(&listener)
         }],
         access_log: Some(AccessLogCounters {
-            path: None,
             lanes: vec![Arc::new(log)],
             writer: Arc::new(WriterCounters::default()),
         }),

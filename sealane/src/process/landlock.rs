@@ -19,7 +19,7 @@ use landlock::{
 use rustix::fs::{FileType, fstat};
 
 use crate::config::{Config, KeySource, Mistake, Place, Problem, written_at};
-use needs::Need;
+pub use needs::Need;
 
 /// Has the kernel refuse this process everything that `config`, which was read from `file`, does
 /// not need; returns the warning if that is wanted and cannot be done. It must be called while
@@ -49,18 +49,21 @@ pub fn version() -> Result<i32, &'static str> {
     }
 }
 
-/// What the kernel would refuse of what is new in `config`, which was read from `file`: a line for
-/// each mistake. What cannot be read of something that is served already is a fault of that alone.
+/// What the kernel would refuse of what is new in `config`, which was read from `file`, and is not
+/// in the one that is `running`: a line for each mistake. What may not be opened of the rest, such
+/// as a folder that was removed and made again, is a fault of that alone.
 pub fn mistakes(
     file: Option<&Path>,
     config: &Config,
+    running: &Config,
     is_new: impl Fn(&Path) -> bool,
 ) -> Vec<String> {
     let Some(Ok(closed)) = CLOSED.get() else { return Vec::new() };
     let mut wanted = Wanted { closed, reached: HashMap::new() };
     let mut mistakes = Vec::new();
     let is_material = |need| matches!(need, Need::Challenges | Need::Read | Need::Store);
-    let needs = needs::of(file, config).into_iter();
+    let needed = needs::of(file, running);
+    let needs = needs::of(file, config).into_iter().filter(|each| !needed.contains(each));
     for (path, need) in needs.filter(|(path, need)| !is_material(*need) || is_new(path)) {
         let refused = wanted.refused(&path, need);
         mistakes.extend(refused.map(|problem| said_of(file, config, &path, problem)));
@@ -76,8 +79,13 @@ pub fn mistakes(
 
 /// Why `path` cannot be read, if it is the kernel's refusal.
 pub fn outside(path: &Path) -> Option<Problem> {
+    outside_for(path, Need::Read)
+}
+
+/// Why `path` cannot be used for `need`, if it is the kernel's refusal.
+pub fn outside_for(path: &Path, need: Need) -> Option<Problem> {
     let Some(Ok(closed)) = CLOSED.get() else { return None };
-    Wanted { closed, reached: HashMap::new() }.refused(path, Need::Read)
+    Wanted { closed, reached: HashMap::new() }.refused(path, need)
 }
 
 /// A process that may not open everything.

@@ -255,10 +255,11 @@ fn limits_that_lanes_cannot_share_are_told() {
     site.reload("steer = \"core\"");
     site.sealane
         .wait_until_said("listener site-0: steer: \"core\" needs lanes that are tied to one;");
-    site.reload("allow = [\"file:/dev/null\"]");
-    site.sealane.wait_until_said("allow: /dev/null: has no network, so no client could come");
+    std::fs::write(site.folder.path().join("none"), "").unwrap();
+    site.reload("allow = [\"file:none\"]");
+    site.sealane.wait_until_said("/none: has no network, so no client could come");
     site.connect(0).echo(b"nothing has changed").unwrap();
-    site.reload("deny = [\"file:/dev/null\"]");
+    site.reload("deny = [\"file:none\"]");
     site.sealane.wait_until_said("deny: its files have no network, so it denies no client");
     site.connect(0).echo(b"and is served").unwrap();
 }

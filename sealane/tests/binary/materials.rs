@@ -1,6 +1,7 @@
 //! One bad certificate, list, key, store or folder holds up nothing else: at the start, at a reload
 //! and by the watch. The policy itself is tested where it is: `sealane/src/listener/last_good.rs`.
 
+mod gone;
 mod quoted;
 
 use std::fs;

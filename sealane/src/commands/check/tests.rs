@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use rustix::fs::{CWD, Mode, mkfifoat};
+
 use super::*;
 
 /// 2027-01-15, at midnight.
@@ -89,7 +91,7 @@ fn a_configuration_in_order_is_told_with_its_cost() {
 /// What a listener does that others do not is told, and nothing of one that is as they are.
 #[test]
 fn what_a_listener_speaks_and_takes_is_told() {
-    let both = "addresses = [\"127.0.0.1:443\", \"unix:/run/tls.sock\"]";
+    let both = "addresses = [\"127.0.0.1:443\", \"unix:/run/absent/tls.sock\"]";
     let listener = LISTENER.replace("address = \"127.0.0.1:443\"", both);
     assert!(listener.contains(both));
     let config = format!(
@@ -108,7 +110,7 @@ fn what_a_listener_speaks_and_takes_is_told() {
         listeners[..19],
         [
             "  web",
-            "    listens on          127.0.0.1:443, unix:/run/tls.sock",
+            "    listens on          127.0.0.1:443, unix:/run/absent/tls.sock",
             "    PROXY header        required, from 10.0.0.0/8, unix",
             "    relays to           known.test:80",
             "    limit               connections 50",
@@ -378,6 +380,41 @@ fn routes_are_printed_with_settings_that_hold() {
     ] {
         assert!(text.contains(line), "{line} in\n{text}");
     }
+}
+
+/// What a start finds where a socket or the log should be, `check` finds.
+#[test]
+fn finds_obstacles_for_sockets_and_log() {
+    let directory = directory("", &[("a.test", 90)]);
+    let around = directory.path().display();
+    let config = format!(
+        "access_log.path = \"log\"\nadmin.address = \"unix:{around}/file\"\n{LISTENER}\
+         [[listener]]\nname = \"local\"\naddress = \"unix:{around}/absent/tls.sock\"\n\
+         certificates = [\"certs\"]\nbackends = [\"known.test:80\"]\n"
+    );
+    fs::write(directory.path().join("sealane.toml"), config).unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("file"), "").unwrap();
+    std::os::unix::fs::symlink("log", path("log")).unwrap();
+    let (_, text) = check(&directory, &machine());
+    for expected in [
+        "error: the admin address unix:file cannot be served: a file that is no socket is there;",
+        "error: listener local: cannot listen on unix:absent/tls.sock: No such file or directory",
+        "error: access_log.path: log cannot be opened: Too many levels of symbolic links",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    fs::remove_file(path("log")).unwrap();
+    fs::remove_file(path("file")).unwrap();
+    fs::create_dir(path("absent")).unwrap();
+    let (report, text) = check(&directory, &machine());
+    assert!(report.is_in_order(), "{text}");
+    // A process may listen there: this configuration, as a rule.
+    let _socket = std::os::unix::net::UnixListener::bind(path("file")).unwrap();
+    mkfifoat(CWD, path("log"), Mode::RWXU).unwrap();
+    let (report, text) = check(&directory, &machine());
+    assert!(report.is_in_order(), "{text}");
+    assert!(text.contains("warning: access_log.path: log is a pipe; lines are lost"), "{text}");
 }
 
 /// The extension authorityInfoAccess (RFC 5280 section 4.2.2.1).

@@ -306,5 +306,5 @@ fn files_that_are_no_configuration() {
         load("large", Some(&vec![b'#'; SETTINGS_BYTES_MAX + 1])).contains("larger than 8388608")
     );
     assert!(load("nothing", Some(b"")).contains("nothing:1:1: listener: is missing"));
-    assert!(load("", None).contains("cannot be read: Is a directory"));
+    assert!(load("", None).contains("cannot be read: it is a directory"));
 }

@@ -75,20 +75,24 @@ fn with_key_of_listeners(error: &ClientRootsError) -> String {
 #[derive(Debug)]
 pub(super) struct EndedList {
     issuer: String,
-    next_update: Timestamp,
+    next_update_s: i64,
 }
 
 impl EndedList {
     pub(super) fn of(list: &RevocationList) -> Self {
-        let next_update = Timestamp::from_unix_s(list.next_update_s);
-        Self { issuer: list.issuer_text.clone(), next_update }
+        Self { issuer: list.issuer_text.clone(), next_update_s: list.next_update_s }
     }
 }
 
 impl std::fmt::Display for EndedList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let day = self.next_update.to_string();
-        let day = day.split('T').next().unwrap_or_default();
+        let day = day_of(self.next_update_s);
         write!(f, "crls: the list of {:?} ended on {day}", self.issuer)
     }
+}
+
+/// The day of a time in Unix seconds.
+pub(super) fn day_of(unix_s: i64) -> String {
+    let time = Timestamp::from_unix_s(unix_s).to_string();
+    time.split('T').next().unwrap_or_default().to_owned()
 }

@@ -331,6 +331,81 @@ fn bad_list_fails_closed() {
     assert_eq!(rig.read(believed).unwrap().found, with);
 }
 
+/// Half of a download, next to lists that count.
+#[test]
+fn new_bad_list_keeps_the_state_of_its_folder() {
+    let [one, other] = ["one", "other"].map(authority);
+    let mut rig = Rig::new(
+        "certificates = [\"own.pem\"]\n[listener.clients]\ncertificates = \"required\"\n\
+         roots = [\"roots\"]\ncrls = [\"lists\"]",
+    );
+    rig.write("roots", &(one.pem() + &other.pem()));
+    fs::create_dir(rig.path("lists")).unwrap();
+    let (list, of_other) = (list_until(&one, 2030), list_until(&other, 2030));
+    let half = &of_other[..of_other.len() / 2];
+    let with = "2 authorities, 1 lists, 1 unlisted";
+    // At the start nothing is known of the bad one: no list counts until it is in order or gone.
+    rig.write("lists/one.crl", &list);
+    rig.write("lists/other.crl", half);
+    for _ in 0..2 {
+        let read = rig.read(believed).unwrap();
+        assert_eq!(
+            (read.faults, &*read.found),
+            (vec![("lists/other.crl".into(), false)], "nobody")
+        );
+    }
+    fs::rename(rig.path("lists"), rig.path("away")).unwrap();
+    assert_eq!(rig.read(believed).unwrap().found, "nobody");
+    fs::rename(rig.path("away"), rig.path("lists")).unwrap();
+    assert_eq!(rig.read(believed).unwrap().found, "nobody");
+    fs::remove_file(rig.path("lists/other.crl")).unwrap();
+    assert_eq!(rig.read(believed).unwrap().found, with);
+    // While one counts, it counts on, also where it is gone by then.
+    rig.write("lists/other.crl", half);
+    for is_gone in [false, true] {
+        if is_gone {
+            fs::remove_file(rig.path("lists/one.crl")).unwrap();
+        }
+        let read = rig.read(believed).unwrap();
+        assert_eq!((read.faults, &*read.found), (vec![("lists/other.crl".into(), true)], with));
+    }
+    rig.write("lists/one.crl", &list);
+    rig.write("lists/other.crl", &of_other);
+    let read = rig.read(believed).unwrap();
+    assert_eq!((read.faults, &*read.found), (vec![], "2 authorities, 2 lists, 0 unlisted"));
+}
+
+/// An expired authority is reported as an expired list is.
+#[test]
+fn expired_authority_of_clients_is_a_fault() {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "ended");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_after = date_time_ymd(2026, 1, 1);
+    let ended = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let mut rig = Rig::new(
+        "certificates = [\"own.pem\"]\n[listener.clients]\ncertificates = \"required\"\n\
+         roots = [\"roots\"]",
+    );
+    for (pem, faults) in [(ended.pem(), 1), (authority("one").pem(), 0)] {
+        rig.write("roots", &pem);
+        assert_eq!(rig.read(believed).unwrap().faults.len(), faults);
+    }
+}
+
+/// Editors on Windows write a byte order mark, or UTF-16.
+#[test]
+fn network_file_may_have_a_byte_order_mark() {
+    let mut rig = Rig::new("certificates = [\"own.pem\"]\ndeny = [\"file:list\"]");
+    rig.write("list", "\u{feff}10.0.0.1\r\n");
+    let read = rig.read(admitted).unwrap();
+    assert_eq!((read.faults, &*read.found), (vec![], "192.0.2.1 198.51.100.1"));
+    let text = |survey: &Survey<'_>| survey.faults[0].text.clone();
+    fs::write(rig.path("list"), b"\xff\xfe1\0").unwrap();
+    let text = rig.read(text).unwrap().found;
+    assert!(text.ends_with("/list: is UTF-16; save it as UTF-8"), "{text}");
+}
+
 /// An expired list is used, refuses its clients, and holds nothing up.
 #[test]
 fn ended_list_is_served_and_reported() {

@@ -19,7 +19,7 @@ use crate::listener;
 
 /// What something is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
+pub enum Need {
     /// A folder of challenges, which comes and goes.
     Challenges,
     /// A file that is appended to, and made again when it was moved away.
