@@ -243,6 +243,10 @@ impl LaneContext {
         if hello.lacks_for_tls13 && has_tls13 {
             return Err(Refusal::MissingExtension);
         }
+        let is_tls12 = !(has_tls13 && hello.offers_tls13);
+        if hello.renegotiates && is_tls12 {
+            return Err(Refusal::Renegotiation);
+        }
         let covered = self.resolver.covers(hello.server_name.as_deref());
         let is_covered = covered.unwrap_or_else(|StoreFailure| {
             if let Ok(keys) = self.keys.try_get() {
@@ -257,7 +261,7 @@ impl LaneContext {
                 None => Refusal::NoNameTls12,
             });
         }
-        let is_tls12 = !(has_tls13 && hello.offers_tls13);
+        self.resolver.note_version(!is_tls12);
         let settings = match &self.settings_without_ems {
             Some(without) if is_tls12 && hello.lacks_extended_master_secret => without,
             _ => &self.settings,
@@ -357,6 +361,8 @@ pub enum Refusal {
     NoName,
     /// No server name from a client that speaks at most TLS 1.2.
     NoNameTls12,
+    /// A first handshake that the client takes for a renegotiation.
+    Renegotiation,
     /// A server name that no certificate covers.
     UnknownName,
 }
@@ -369,8 +375,8 @@ impl Refusal {
             Self::Fallback => AlertDescription::InappropriateFallback,
             // RFC 8446 section 9.2, also for a server that requires the name.
             Self::MissingExtension | Self::NoName => AlertDescription::MissingExtension,
-            // TLS 1.2 has no missing_extension; handshake_failure is what it offers.
-            Self::NoNameTls12 => AlertDescription::HandshakeFailure,
+            // TLS 1.2 has no missing_extension; RFC 5746 section 3.6 for a renegotiation.
+            Self::NoNameTls12 | Self::Renegotiation => AlertDescription::HandshakeFailure,
             // RFC 6066 section 3.
             Self::UnknownName => AlertDescription::UnrecognisedName,
         })

@@ -61,6 +61,9 @@ pub struct Hello {
     /// Bytes of plaintext that the client wants in one record at most, if it says less than what
     /// all records may have (RFC 6066 section 4, RFC 8449).
     pub record_bytes_max: Option<u16>,
+    /// Whether the client takes the handshake for a renegotiation (RFC 5746), which no handshake is
+    /// here.
+    pub renegotiates: bool,
     /// The requested server name, lower-cased and without a dot at its end; `None` if there is none
     /// or it is no host name.
     pub server_name: Option<Box<str>>,

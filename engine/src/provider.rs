@@ -16,6 +16,8 @@ use crate::policy::{Group, Policy};
 mod cpu;
 mod expanded;
 mod key_exchange;
+mod last_word;
+mod messages;
 mod protection;
 pub mod random;
 mod signing;
@@ -25,6 +27,7 @@ mod tests;
 mod verification;
 
 pub use expanded::EXPANDED_BYTES_MAX;
+pub(crate) use last_word::with_last_word;
 pub(crate) use protection::{CONTENT_TYPE_LEN, TAG_LEN, Tls13Direction, tls13_header};
 
 /// What an operator may ask for.

@@ -171,7 +171,9 @@ impl Cause {
     /// The cause behind a hello that a context does not admit.
     pub(crate) fn of_refusal(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Fallback | Refusal::MissingExtension => Self::HandshakeFailed,
+            Refusal::Fallback | Refusal::MissingExtension | Refusal::Renegotiation => {
+                Self::HandshakeFailed
+            }
             Refusal::NoName | Refusal::NoNameTls12 | Refusal::UnknownName => Self::UnknownName,
         }
     }

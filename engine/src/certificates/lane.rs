@@ -293,8 +293,17 @@ impl LaneResolver {
         (keys, clock): (Rc<RefCell<LaneKeys>>, Arc<LaneClock>),
         schemes: Option<SchemeSet>,
     ) -> Self {
-        let (has_own, is_current, looked_up) = (Cell::default(), Cell::new(true), Cell::default());
-        let lane = Lane { clock, has_own, is_current, keys, looked_up, provider, schemes, served };
+        let lane = Lane {
+            clock,
+            has_own: Cell::default(),
+            is_current: Cell::new(true),
+            is_tls13: Cell::default(),
+            keys,
+            looked_up: Cell::default(),
+            provider,
+            schemes,
+            served,
+        };
         Self { lane: Fragile::new(lane) }
     }
 
@@ -305,6 +314,13 @@ impl LaneResolver {
     /// Only the store can tell, and it cannot be read.
     pub(crate) fn covers(&self, server_name: Option<&str>) -> Result<bool, StoreFailure> {
         self.lane.try_get().map_or(Ok(false), |lane| lane.covers(server_name))
+    }
+
+    /// Takes note of the version that the hello which was admitted is answered with.
+    pub(crate) fn note_version(&self, is_tls13: bool) {
+        if let Ok(lane) = self.lane.try_get() {
+            lane.is_tls13.set(Some(is_tls13));
+        }
     }
 
     /// Whether the name of the last hello has a certificate of its own; none if that is not to be
@@ -339,6 +355,9 @@ struct Lane {
     /// Whether the name of the hello that was admitted last, or refused, has a certificate.
     has_own: Cell<Option<bool>>,
     is_current: Cell<bool>,
+    /// Whether the hello that was admitted last is answered under TLS 1.3. It is unknown of a
+    /// second hello, which always is.
+    is_tls13: Cell<Option<bool>>,
     keys: Rc<RefCell<LaneKeys>>,
     /// By the hello that was admitted last.
     looked_up: Cell<Option<LookedUp>>,
@@ -393,9 +412,10 @@ impl Lane {
 
     /// The best certificate that the client can check and that decodes.
     ///
-    /// If the client can check none, it still gets the best one, with a key that signs nothing:
-    /// rustls then ends the handshake with `handshake_failure`, as RFC 8446 section 4.4.2.2 wants
-    /// it, and before anything is signed.
+    /// If the client can check none, the handshake ends with `handshake_failure` (RFC 8446 section
+    /// 4.4.2.2). A client of TLS 1.2 gets the best one for that, with a key that signs nothing, so
+    /// that rustls finds no suite for it. A client of TLS 1.3 gets none: rustls would find out only
+    /// behind its ServerHello.
     fn resolve(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let mut keys = self.keys.borrow_mut();
         match self.try_resolve(hello, &mut keys) {
@@ -447,19 +467,21 @@ impl Lane {
             }
         };
         // What the key itself can make decides, not what its kind usually can.
-        let signer = |key: &CertifiedKey| key.key.choose_scheme(schemes);
-        Ok(resolved.map(|Chosen { digest, is_accepted, key }| {
-            let signer = signer(&key);
+        let is_tls13 = self.is_tls13.take().unwrap_or_else(|| offers_tls13(hello));
+        let usable: Vec<_> =
+            schemes.iter().copied().filter(|scheme| !is_tls13 || is_of_tls13(*scheme)).collect();
+        let signer = |key: &CertifiedKey| key.key.choose_scheme(&usable);
+        Ok(resolved.and_then(|Chosen { digest, is_accepted, key }| {
+            let signer = signer(&key).filter(|_| is_accepted);
             if let Some(leaf) = keys.leaf(digest, &key) {
                 let scheme = signer.as_ref().and_then(|signer| Scheme::of(signer.scheme()));
                 tickets::note_served(leaf.digest, leaf.traits, scheme);
             }
             match self.schemes {
-                _ if !is_accepted || signer.is_none() => {
-                    keys.restricted(digest, &key, SchemeSet::NONE)
-                }
-                Some(schemes) => keys.restricted(digest, &key, schemes),
-                None => key,
+                _ if signer.is_none() && is_tls13 => None,
+                _ if signer.is_none() => Some(keys.restricted(digest, &key, SchemeSet::NONE)),
+                Some(schemes) => Some(keys.restricted(digest, &key, schemes)),
+                None => Some(key),
             }
         }))
     }
@@ -564,6 +586,25 @@ fn best_first<T>(found: &[T], is_accepted: impl Fn(&T) -> bool + Copy) -> impl I
     accepted.chain(found.iter().filter(move |each| !is_accepted(each)))
 }
 
+/// Whether a client has suites of TLS 1.3.
+fn offers_tls13(hello: &ClientHello<'_>) -> bool {
+    hello.cipher_suites().iter().any(|suite| u16::from(*suite) >> 8 == TLS13_SUITE)
+}
+
+/// Whether TLS 1.3 lets a handshake be signed with `scheme` (RFC 8446 section 4.2.3).
+fn is_of_tls13(scheme: SignatureScheme) -> bool {
+    !matches!(
+        scheme,
+        SignatureScheme::ECDSA_SHA1_Legacy
+            | SignatureScheme::RSA_PKCS1_SHA1
+            | SignatureScheme::RSA_PKCS1_SHA256
+            | SignatureScheme::RSA_PKCS1_SHA384
+            | SignatureScheme::RSA_PKCS1_SHA512
+    )
+}
+
+/// The first byte of the number of each suite of TLS 1.3 (RFC 8446 appendix B.4).
+const TLS13_SUITE: u16 = 0x13;
 /// Policies with schemes of their own for which a lane keeps a key; of more, the oldest is made
 /// again.
 const RESTRICTED_KEYS_MAX: usize = 4;

@@ -69,16 +69,16 @@ pub(super) fn in_single_bytes_behind_long_records() -> Cost {
     Cost { sent: cost.sent + front.len(), shown: cost.shown + front.len(), ..cost }
 }
 
-/// Empty records behind one that says that it is something else, and none of them opens.
+/// Empty records behind another one, and none of them opens.
 pub(super) fn early_data() -> Cost {
     let world = World::new();
     let (_, first) = Foreign::new(&world, &[Group::X25519]).client(1);
     let hello_len = record_end(&first).unwrap();
     let mut server = answering(&world, &first);
     server.feed(&first[..hello_len]).unwrap();
-    let odd = [22, 3, 3, 0, 1, 0];
-    let empty = [23, 3, 3, 0, 0].repeat(((1 << 16) - odd.len()) / 5);
-    let early = [&odd[..], &empty].concat();
+    let first = [23, 3, 3, 0, 1, 0];
+    let empty = [23, 3, 3, 0, 0].repeat(((1 << 16) - first.len()) / 5);
+    let early = [&first[..], &empty].concat();
     SHOWN.set(0);
     server.feed(&early).unwrap();
     let held = server.session.partial_len();

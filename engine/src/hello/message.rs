@@ -23,13 +23,25 @@ pub(super) fn is_whole(
     let [high, middle, low] = long.map(usize::from);
     let len = HANDSHAKE_HEADER_LEN + (high << 16 | middle << 8 | low);
     if len > bytes_max {
-        return Err(Fault::TooLong);
+        let adds_up = own_len(message).is_none_or(|own_len| own_len == len);
+        return Err(if adds_up { Fault::TooLong } else { Fault::Undecodable });
     }
     match message.len().cmp(&len) {
         std::cmp::Ordering::Equal if record_left == 0 => Ok(true),
         std::cmp::Ordering::Less => Ok(false),
         _ => Err(Fault::Unexpected),
     }
+}
+
+/// Bytes of a ClientHello that begins with `message`, by its fields. None if too few have come, or
+/// it ends before its extensions.
+fn own_len(message: &[u8]) -> Option<usize> {
+    let mut reader = Reader(message.get(HANDSHAKE_HEADER_LEN + VERSION_AND_RANDOM_LEN..)?);
+    reader.vector8()?;
+    reader.vector16()?;
+    reader.vector8()?;
+    let extensions_len = usize::from(reader.u16()?);
+    Some(message.len() - reader.0.len() + extensions_len)
 }
 
 /// Reads a whole ClientHello.
@@ -44,7 +56,7 @@ pub(super) fn parse(message: &[u8]) -> Result<Hello, Fault> {
     let is_new = hello.offers_tls13 || versions.has_tls12;
     match versions.legacy {
         // RFC 8446 appendix D.5: whatever else is offered.
-        SSL3 => Err(Fault::OldVersion),
+        ..=SSL3 => Err(Fault::OldVersion),
         _ if is_new => Ok(hello),
         _ if hello.is_fallback => Err(Fault::Fallback),
         _ => Err(Fault::OldVersion),
@@ -60,10 +72,9 @@ struct Versions {
 fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
     let mut reader = Reader(body);
     let legacy = reader.u16()?;
-    // The list of versions stands in for it, where there is one (RFC 8446 section 4.2.1).
+    // The list of versions replaces it, where there is one (RFC 8446 section 4.2.1).
     let mut versions = Versions { has_tls12: legacy >= TLS12, legacy };
-    let random_len = 32;
-    reader.take(random_len)?;
+    reader.take(VERSION_AND_RANDOM_LEN - 2)?;
     let _session_id = reader.vector8()?;
     let suites = reader.vector16()?;
     let _compression = reader.vector8()?;
@@ -99,6 +110,9 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
                 seen.record_bytes_max = record_bytes_max(content);
             }
             EXTENSION_PRE_SHARED_KEY => seen.pre_shared_key = true,
+            EXTENSION_RENEGOTIATION_INFO => {
+                hello.renegotiates = Reader(content).vector8().is_some_and(|end| !end.is_empty());
+            }
             EXTENSION_SERVER_NAME => hello.server_name = host_name(content),
             EXTENSION_SIGNATURE_ALGORITHMS => seen.signature_algorithms = true,
             EXTENSION_SUPPORTED_GROUPS => seen.supported_groups = true,
@@ -232,6 +246,8 @@ const EXTENSION_MAX_FRAGMENT_LENGTH: u16 = 1;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
 /// RFC 8449.
 const EXTENSION_RECORD_SIZE_LIMIT: u16 = 28;
+/// RFC 5746.
+const EXTENSION_RENEGOTIATION_INFO: u16 = 0xff01;
 pub(super) const EXTENSION_SERVER_NAME: u16 = 0;
 pub(super) const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
 const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
@@ -247,3 +263,5 @@ const RECORD_SIZE_LIMIT_MIN: u16 = 512;
 const SSL3: u16 = 0x0300;
 const TLS12: u16 = 0x0303;
 const TLS13: u16 = 0x0304;
+/// Bytes of a ClientHello before its session id.
+const VERSION_AND_RANDOM_LEN: usize = 34;

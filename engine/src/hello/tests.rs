@@ -307,11 +307,41 @@ fn a_hello_with_something_behind_it_in_its_record_is_refused() {
 }
 
 #[test]
-fn ssl3_is_refused_whatever_else_is_offered() {
+fn rejects_ssl3_and_older_whatever_is_offered() {
     for mut bytes in captured() {
         let legacy_version_at = RECORD_HEADER_LEN + 4;
-        bytes[legacy_version_at..legacy_version_at + 2].copy_from_slice(&[3, 0]);
-        assert_eq!(peek(&bytes, BYTES_MAX), Peek::Refused(Fault::OldVersion));
+        for version in [[3, 0], [2, 0], [1, 2], [0, 0]] {
+            bytes[legacy_version_at..legacy_version_at + 2].copy_from_slice(&version);
+            assert_eq!(peek(&bytes, BYTES_MAX), Peek::Refused(Fault::OldVersion));
+        }
+    }
+}
+
+#[test]
+fn long_hello_with_wrong_length_is_undecodable() {
+    for bytes in captured() {
+        let message = &bytes[RECORD_HEADER_LEN..];
+        for announced in [BYTES_MAX + 1, 0xff_ffff] {
+            let announced = u32::try_from(announced).unwrap().to_be_bytes();
+            let padded = [&[1], &announced[1..], &message[4..]].concat();
+            let padded = refragment(&[&bytes[..RECORD_HEADER_LEN], &padded].concat(), 1 << 14);
+            assert_eq!(peek(&padded, BYTES_MAX), Peek::Refused(Fault::Undecodable));
+            // Too little of it has come to know.
+            let begun = &padded[..RECORD_HEADER_LEN + 40];
+            assert_eq!(peek(begun, BYTES_MAX), Peek::Refused(Fault::TooLong));
+        }
+    }
+}
+
+#[test]
+fn renegotiation_is_seen_where_it_is_not_empty() {
+    let record = from_hex(CAPTURED[4].1);
+    for (content, renegotiates) in
+        [(&[0][..], false), (&[1, 7], true), (&[2, 7], false), (&[], false)]
+    {
+        let mut message = record[RECORD_HEADER_LEN..].to_vec();
+        extend(&mut message, 0xff01, content);
+        assert_eq!(parse(&message).unwrap().renegotiates, renegotiates, "{content:?}");
     }
 }
 

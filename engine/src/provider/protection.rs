@@ -11,6 +11,8 @@ use rustls::crypto::cipher::{
 use rustls::{ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion};
 
 use super::expanded::{Aead, RecordKey};
+use super::last_word::last_word;
+use super::messages::{Messages, finished_len};
 use crate::record::{RECORD_HEADER_LEN, RECORD_PLAIN_MAX};
 
 impl Tls13AeadAlgorithm for Aead {
@@ -19,7 +21,11 @@ impl Tls13AeadAlgorithm for Aead {
     }
 
     fn decrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageDecrypter> {
-        Tls13Direction::new(*self, &key, iv)
+        let finished_len = finished_len(*self);
+        let direction = Tls13Direction { key: RecordKey::blank(*self), iv, sequence: 0 };
+        let mut opener = Box::new(Tls13Opener { direction, messages: Messages::new(finished_len) });
+        opener.direction.key.fill(&key);
+        opener
     }
 
     fn key_len(&self) -> usize {
@@ -122,7 +128,10 @@ impl MessageEncrypter for Tls13Direction {
     ) -> Result<OutboundOpaqueMessage, Error> {
         let sealed_len = self.encrypted_payload_len(message.payload.len());
         let mut payload = PrefixedPayload::with_capacity(sealed_len);
-        payload.extend_from_chunks(&message.payload);
+        match last_word(&message) {
+            Some(alert) => payload.extend_from_slice(&alert),
+            None => payload.extend_from_chunks(&message.payload),
+        }
         payload.extend_from_slice(&[message.typ.into()]);
         let nonce = nonce_of(&self.iv, sequence);
         let aad = make_tls13_aad(sealed_len);
@@ -138,17 +147,38 @@ impl MessageEncrypter for Tls13Direction {
     }
 }
 
-impl MessageDecrypter for Tls13Direction {
+/// What reads records of TLS 1.3 for rustls. It finds the faults that rustls has a wrong alert for.
+struct Tls13Opener {
+    direction: Tls13Direction,
+    messages: Messages,
+}
+
+impl MessageDecrypter for Tls13Opener {
     fn decrypt<'a>(
         &mut self,
         mut message: InboundOpaqueMessage<'a>,
         sequence: u64,
     ) -> Result<InboundPlainMessage<'a>, Error> {
+        // Whatever may be in the clear behind keys, rustls takes before it.
+        if message.typ != ContentType::ApplicationData {
+            return Err(unexpected(message.typ));
+        }
+        let Self { direction, messages } = self;
         let aad = make_tls13_aad(message.payload.len());
-        let nonce = nonce_of(&self.iv, sequence);
-        let plain_len = open(&mut self.key, nonce, &aad, &mut message.payload)?;
+        let nonce = nonce_of(&direction.iv, sequence);
+        let plain_len = open(&mut direction.key, nonce, &aad, &mut message.payload)?;
         message.payload.truncate(plain_len);
-        message.into_tls13_unpadded_message()
+        let opened = message.into_tls13_unpadded_message()?;
+        match opened.typ {
+            ContentType::ApplicationData => {}
+            ContentType::Alert if !opened.payload.is_empty() => {}
+            ContentType::Handshake if !opened.payload.is_empty() => {
+                messages.take(opened.payload)?;
+            }
+            // RFC 8446 sections 5 and 5.4.
+            typ => return Err(unexpected(typ)),
+        }
+        Ok(opened)
     }
 }
 
@@ -209,7 +239,10 @@ impl MessageEncrypter for Tls12Direction {
         let (_, explicit) = nonce.split_at(NONCE_LEN - explicit_len);
         let mut payload = PrefixedPayload::with_capacity(self.encrypted_payload_len(plain_len));
         payload.extend_from_slice(explicit);
-        payload.extend_from_chunks(&message.payload);
+        match last_word(&message) {
+            Some(alert) => payload.extend_from_slice(&alert),
+            None => payload.extend_from_chunks(&message.payload),
+        }
         let aad = make_tls12_aad(sequence, message.typ, message.version, plain_len);
         let (_, plain) = payload.as_mut().split_at_mut(explicit_len);
         let tag = seal(&mut self.key, nonce, &aad, plain)?;
@@ -240,8 +273,18 @@ impl MessageDecrypter for Tls12Direction {
         if plain_len > RECORD_PLAIN_MAX {
             return Err(Error::PeerSentOversizedRecord);
         }
+        // RFC 5246 section 6; heartbeats are such.
+        if let typ @ (ContentType::Heartbeat | ContentType::Unknown(_)) = message.typ {
+            return Err(unexpected(typ));
+        }
         Ok(message.into_plain_message_range(explicit_len..explicit_len + plain_len))
     }
+}
+
+/// A record that nobody may send.
+fn unexpected(got_type: ContentType) -> Error {
+    let expect_types = vec![ContentType::ApplicationData];
+    Error::InappropriateMessage { expect_types, got_type }
 }
 
 /// Bytes of a nonce that TLS 1.2 writes in front of a record.

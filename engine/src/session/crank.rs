@@ -8,8 +8,9 @@ use super::driver::Role;
 use super::one_by_one::OneByOne;
 use super::unfinished::{Bounds, Unfinished};
 use super::{CONTROL_RECORDS_BYTES, Fed, RECORD_OVERHEAD_MAX, SessionError};
-use crate::alert;
+use crate::alert::{self, ALERT_RECORD_LEN};
 use crate::buffer::Buffer;
+use crate::provider::with_last_word;
 use crate::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, RECORD_HEADER_LEN};
 
 /// rustls' connection, and what has to be known of what it has done.
@@ -122,7 +123,7 @@ impl<R: Role> Crank<R> {
                         None => return (done, Ok(())),
                     }
                 }
-                Err(error) => return (done, Err(error)),
+                Err(error) => return (done, Err(self.end.explain(error))),
             }
         }
     }
@@ -152,42 +153,48 @@ impl<R: Role> Crank<R> {
         self.encrypts |= encrypts;
     }
 
-    /// Says with an alert why the session ends.
+    /// Says with an alert why the session ends: `why` where rustls has no alert for the fault, and
+    /// `corrected` in place of the alert that it has. `rest` is what waited when it failed.
     pub(super) fn write_last_words(
         &mut self,
-        why: Option<AlertDescription>,
-        rest: &mut [u8],
+        (why, corrected): (AlertDescription, Option<AlertDescription>),
+        rest: &[u8],
         wire: &mut Buffer,
     ) {
-        if self.write_alert(rest, wire) || self.encrypts {
+        let is_written = self.write_alert(why, &mut spoilt(rest), wire);
+        if self.encrypts {
             return;
         }
-        // rustls has none for every fault.
-        if let Some(description) = why {
+        let is_readable = alert::at_end_of(wire.filled()).is_some();
+        let corrected = corrected.filter(|_| is_readable);
+        if is_written && corrected.is_some() {
+            wire.truncate(wire.len() - ALERT_RECORD_LEN);
+        }
+        let missing = if is_written { corrected } else { Some(why) };
+        if let Some(description) = missing {
             wire.append(&alert::fatal(description));
         }
     }
 
-    /// Says why `unfinished` is too much: rustls writes the alert itself, under the keys of the
-    /// moment, if it meets a record that cannot be.
+    /// Says why `unfinished` is too much.
     pub(super) fn refuse_unfinished(
         &mut self,
         unfinished: &Unfinished,
-        why: Option<AlertDescription>,
+        error: &SessionError,
         wire: &mut Buffer,
     ) {
-        let mut spoilt = unfinished.spoilt();
-        if self.end.turn(&mut spoilt).state.is_err() {
-            self.write_last_words(why, &mut spoilt, wire);
+        if let Some(why) = error.alert() {
+            self.write_last_words((why, None), &unfinished.bytes, wire);
         }
     }
 
-    /// Collects the alert that rustls queued when it failed; tells whether there was one.
-    fn write_alert(&mut self, rest: &mut [u8], wire: &mut Buffer) -> bool {
-        // rustls hands out queued messages, the alert last, before it looks at input again. It must
-        // not get that far: it would fail over the same record and queue another alert.
+    /// Collects the alert that rustls queued when it failed; tells whether there was one. Once keys
+    /// are there nobody but rustls can write one: if it queued none, it is made to by `spoilt`, and
+    /// `why` is in it.
+    fn write_alert(&mut self, why: AlertDescription, spoilt: &mut [u8], wire: &mut Buffer) -> bool {
+        // rustls hands out queued messages, the alert last, before it looks at input again.
         for _ in 0..ALERTS_MAX {
-            match self.end.turn(rest).state {
+            match with_last_word(why, || self.end.turn(spoilt).state) {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     match encode(|room| data.encode(room), wire) {
                         Ok(len) => {
@@ -201,6 +208,7 @@ impl<R: Role> Crank<R> {
                     }
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Err(_) if self.encrypts => {}
                 _ => return false,
             }
         }
@@ -293,6 +301,12 @@ enum Step {
     Continue,
     Encoded(usize),
     Idle,
+}
+
+/// Bytes in place of `records` and of a header behind them, in which rustls finds no record,
+/// whichever of them it has read already.
+fn spoilt(records: &[u8]) -> Vec<u8> {
+    vec![0xff; records.len() + RECORD_HEADER_LEN]
 }
 
 /// Whether `record` holds an alert. Encrypted under TLS 1.3 it is told by its length: level,

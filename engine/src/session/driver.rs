@@ -68,6 +68,11 @@ pub trait Role: Sized {
         false
     }
 
+    /// What went wrong, in more detail than rustls gives.
+    fn explain(&self, error: SessionError) -> SessionError {
+        error
+    }
+
     /// Hands them over.
     ///
     /// # Errors
@@ -217,7 +222,7 @@ impl<R: Role> TlsSession<R> {
             self.release_held(wire);
             // Ours refuses earlier, by a record's header.
             if let Layer::Rustls(crank) = &mut self.layer {
-                crank.refuse_unfinished(&unfinished, error.alert(), wire);
+                crank.refuse_unfinished(&unfinished, &error, wire);
             }
             return Err(error);
         }
@@ -269,11 +274,13 @@ impl<R: Role> Session for TlsSession<R> {
             // They were encrypted before the alert is.
             self.release_held(wire);
             match (&mut self.layer, alert) {
-                (Layer::Rustls(crank), why) => {
-                    crank.write_last_words(why, &mut incoming[done..], wire);
+                (Layer::Rustls(crank), Some(why)) => {
+                    let corrected = error.corrected_alert();
+                    crank.write_last_words((why, corrected), &incoming[done..], wire);
                 }
                 (Layer::Ours(traffic), why) => traffic.fail(why, wire),
-                (Layer::Nobody, _) => {}
+                // The peer spoke last.
+                (Layer::Nobody, _) | (Layer::Rustls(_), None) => {}
             }
             return Err(error);
         }

@@ -1,6 +1,8 @@
 //! Why a session ended, in words for whoever runs it.
 
-use super::faults::{AlertDescription, CertificateError, Error, PeerMisbehaved};
+use super::faults::{
+    AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved,
+};
 use super::words::words;
 use crate::anchors::unnamed;
 
@@ -34,21 +36,54 @@ impl SessionError {
         use PeerMisbehaved as P;
         Some(match self {
             Self::Tls(Error::AlertReceived(_)) => return None,
+            Self::Tls(Error::InvalidMessage(message)) if is_wrong_record(message) => {
+                AlertDescription::UnexpectedMessage
+            }
             Self::Tls(Error::InvalidMessage(message)) => (*message).into(),
             Self::Tls(Error::PeerIncompatible(_)) => AlertDescription::HandshakeFailure,
-            // Records that are right by themselves, in the wrong place or too often.
+            // Records that are valid by themselves, in the wrong place or too often.
+            Self::Tls(
+                Error::InappropriateHandshakeMessage { .. }
+                | Error::InappropriateMessage { .. }
+                | Error::PeerMisbehaved(
+                    P::IllegalMiddleboxChangeCipherSpec
+                    | P::IllegalTlsInnerPlaintext
+                    | P::MessageInterleavedWithHandshakeMessage
+                    | P::TooManyEmptyFragments
+                    | P::TooManyWarningAlertsReceived,
+                ),
+            ) => AlertDescription::UnexpectedMessage,
+            // It did not open.
             Self::Tls(Error::PeerMisbehaved(
-                P::IllegalMiddleboxChangeCipherSpec
-                | P::MessageInterleavedWithHandshakeMessage
-                | P::RejectedEarlyDataInterleavedWithHandshakeMessage
-                | P::TooManyEmptyFragments
-                | P::TooManyWarningAlertsReceived,
-            )) => AlertDescription::UnexpectedMessage,
+                P::RejectedEarlyDataInterleavedWithHandshakeMessage,
+            )) => AlertDescription::BadRecordMac,
             Self::Tls(Error::PeerMisbehaved(_)) => AlertDescription::IllegalParameter,
             Self::PartialTooLong(_) => AlertDescription::DecodeError,
             _ => AlertDescription::InternalError,
         })
     }
+
+    /// The alert for a fault for which rustls sends another one.
+    pub(super) fn corrected_alert(&self) -> Option<AlertDescription> {
+        let is_wrong = match self {
+            Self::Tls(Error::InvalidMessage(message)) => is_wrong_record(message),
+            Self::Tls(Error::PeerIncompatible(why)) => {
+                *why == PeerIncompatible::NoSignatureSchemesInCommon
+            }
+            _ => false,
+        };
+        if is_wrong { self.alert() } else { None }
+    }
+}
+
+/// Whether rustls could not decode a record because no such record may come (RFC 8446 section 5,
+/// RFC 5246 section 7.1).
+fn is_wrong_record(message: &InvalidMessage) -> bool {
+    use InvalidMessage as M;
+    matches!(
+        message,
+        M::InvalidCcs | M::InvalidContentType | M::TrailingData("ChangeCipherSpecPayload")
+    )
 }
 
 /// Why a session ends, and what its peer is told of that; nothing if it was the peer that spoke

@@ -8,6 +8,7 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion, ServerConfig};
 
 use super::driver::{HandedOver, Layer, Role, TlsSession};
 use super::error::SessionError;
+use super::faults::{Error, PeerIncompatible};
 use super::traffic::Traffic;
 use super::unfinished::{
     Bounds, HANDSHAKE_PARTIAL_BYTES_MAX, MESSAGE_RECORDS_MAX, PARTIAL_BYTES_MAX,
@@ -195,6 +196,16 @@ impl Role for ServerEnd {
         self.hands_over
             && self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_3)
             && self.tls.peer_certificates().is_none()
+    }
+
+    fn explain(&self, error: SessionError) -> SessionError {
+        match error {
+            // It got no certificate, because the client can check no signature by its key.
+            SessionError::Tls(Error::General(_)) if self.binding.is_unsigned() => {
+                SessionError::Tls(PeerIncompatible::NoSignatureSchemesInCommon.into())
+            }
+            error => error,
+        }
     }
 
     fn hand_over(mut self) -> Result<HandedOver, SessionError> {

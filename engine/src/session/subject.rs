@@ -21,9 +21,6 @@ type Version = &'static SupportedProtocolVersion;
 /// The alert for a record of another type amid a handshake message.
 pub(crate) const INTERLEAVED: AlertDescription = AlertDescription::UnexpectedMessage;
 
-/// Whether a server under TLS 1.3 has sent keys before it looks whether it can sign.
-pub(crate) const SPEAKS_BEFORE_IT_SIGNS: bool = true;
-
 /// A server's settings, by whoever reads its records behind a handshake under TLS 1.3: itself, or
 /// rustls.
 pub(crate) fn by_reader(config: Arc<ServerConfig>) -> Vec<Arc<ServerConfig>> {

@@ -137,11 +137,6 @@ impl Unfinished {
         let [kind, len @ ..] = content.first_chunk::<MESSAGE_HEADER_LEN>()?;
         Some((*kind, usize::from(len[0]) << 16 | usize::from(len[1]) << 8 | usize::from(len[2])))
     }
-
-    /// The whole records, and behind them the header of a record longer than any may be.
-    pub(super) fn spoilt(&self) -> Vec<u8> {
-        [&self.bytes[..self.whole], &[HANDSHAKE, 3, 3, 0xff, 0xff]].concat()
-    }
 }
 
 /// The handshake message (RFC 8446 section 4).

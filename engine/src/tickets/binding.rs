@@ -74,6 +74,11 @@ impl Binding {
         self.traits
     }
 
+    /// Whether there is a certificate that the client could not check.
+    pub(crate) fn is_unsigned(&self) -> bool {
+        self.scheme.is_none() && self.bound.as_deref().is_some_and(|bound| bound.leaf.is_some())
+    }
+
     /// How the handshake is signed, if it is full.
     pub(crate) fn scheme(&self) -> Option<Scheme> {
         self.scheme

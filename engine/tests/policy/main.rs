@@ -162,6 +162,19 @@ fn unknown_names_get_the_default_certificate_or_the_right_alert() {
 }
 
 #[test]
+fn rejects_renegotiation_as_a_first_handshake() {
+    let server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
+    let admit = |renegotiates, offers_tls13| {
+        server.context.admit(&Hello { renegotiates, offers_tls13, ..Hello::default() })
+    };
+    assert_eq!(admit(true, false).unwrap_err(), Refusal::Renegotiation);
+    assert_eq!(Refusal::Renegotiation.alert()[6], u8::from(AlertDescription::HandshakeFailure));
+    // TLS 1.3 has no such extension.
+    assert!(admit(true, true).is_ok());
+    assert!(admit(false, false).is_ok());
+}
+
+#[test]
 fn policies_that_differ_in_anything_have_digests_of_their_own() {
     let base = Policy::default();
     let roots = [(); 2].map(|()| Authority::new().roots(&[]));

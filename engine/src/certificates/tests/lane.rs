@@ -137,11 +137,16 @@ fn the_client_decides_on_the_kind_of_key() {
         (&[rsa, SignatureScheme::ECDSA_NISTP384_SHA384], "c"),
         (&[rsa, SignatureScheme::ED25519], "b"),
         (&[rsa], "a"),
-        (&[SignatureScheme::RSA_PKCS1_SHA384], "a"),
-        // None fits: the best one, for rustls to end the handshake with the right alert.
-        (&[SignatureScheme::ECDSA_NISTP521_SHA512], "d"),
     ] {
         assert_eq!(lane.resolve("rsa.test", schemes), label, "{schemes:?}");
+    }
+    let (pkcs1, p521) = (SignatureScheme::RSA_PKCS1_SHA384, SignatureScheme::ECDSA_NISTP521_SHA512);
+    // None fits a client of TLS 1.2: the best one, for rustls to end the handshake.
+    for (is_tls13, scheme, label) in
+        [(false, pkcs1, "a"), (true, pkcs1, ""), (false, p521, "d"), (true, p521, "")]
+    {
+        lane.resolver.note_version(is_tls13);
+        assert_eq!(lane.resolve("rsa.test", &[scheme]), label, "{scheme:?} {is_tls13}");
     }
     assert_eq!(lane.keys.borrow().counters().decoded, 4, "only what was chosen is decoded");
 }

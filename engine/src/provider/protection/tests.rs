@@ -7,13 +7,13 @@ use rcgen::{KeyPair, RsaKeySize};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection,
-    SupportedCipherSuite,
+    AlertDescription, ClientConfig, ClientConnection, RootCertStore, ServerConfig,
+    ServerConnection, SupportedCipherSuite,
 };
 
 use super::*;
 use crate::policy::Group;
-use crate::provider::{ProviderChoice, lane_provider};
+use crate::provider::{ProviderChoice, lane_provider, with_last_word};
 
 #[test]
 fn every_suite_speaks_with_the_library_as_it_comes() {
@@ -65,6 +65,50 @@ fn a_record_has_the_length_that_was_announced_and_a_bound() {
     }
 }
 
+#[test]
+fn wrong_types_of_records_are_unexpected() {
+    let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
+    for suite in &provider.cipher_suites {
+        let refuses = |shown: ContentType, inner: ContentType, plain: &[u8]| {
+            let sealed = Keys::of(*suite).seal_as(inner, plain, 0);
+            matches!(
+                Keys::of(*suite).open_as(shown, &sealed, 0),
+                Err(Error::InappropriateMessage { .. })
+            )
+        };
+        let is_tls13 = Keys::of(*suite).tls13;
+        let (data, heartbeat) = (ContentType::ApplicationData, ContentType::Heartbeat);
+        let shown = |inner| if is_tls13 { data } else { inner };
+        assert!(refuses(shown(heartbeat), heartbeat, b"plain"), "{suite:?}");
+        assert!(!refuses(data, data, b""), "{suite:?}");
+        for kind in [ContentType::Alert, ContentType::Handshake] {
+            assert!(!refuses(shown(kind), kind, &[11, 0, 0, 1, 0]), "{suite:?}");
+            assert_eq!(refuses(shown(kind), kind, b""), is_tls13, "{suite:?}");
+            assert_eq!(refuses(kind, kind, b"plain"), is_tls13, "{suite:?}");
+        }
+    }
+}
+
+#[test]
+fn alerts_are_sealed_with_the_last_word() {
+    let provider = lane_provider(ProviderChoice::AwsLc, &Group::ALL).unwrap().crypto;
+    for suite in &provider.cipher_suites {
+        let why = AlertDescription::DecodeError;
+        let sealed = |kind: ContentType| Keys::of(*suite).seal_as(kind, &[2, 22], 0);
+        let shown = |kind| if Keys::of(*suite).tls13 { ContentType::ApplicationData } else { kind };
+        for (kind, plain) in
+            [(ContentType::Alert, [2, 50]), (ContentType::ApplicationData, [2, 22])]
+        {
+            let bytes = with_last_word(why, || sealed(kind));
+            let opened = Keys::of(*suite).open_as(shown(kind), &bytes, 0).unwrap();
+            assert_eq!(opened, plain, "{suite:?}");
+        }
+        let bytes = sealed(ContentType::Alert);
+        let opened = Keys::of(*suite).open_as(shown(ContentType::Alert), &bytes, 0).unwrap();
+        assert_eq!(opened, [2, 22], "{suite:?}");
+    }
+}
+
 /// Both directions of one key, without a connection.
 struct Keys {
     encrypter: Box<dyn MessageEncrypter>,
@@ -95,24 +139,28 @@ impl Keys {
     }
 
     /// A record's payload.
-    fn seal(mut self, plain: &[u8], sequence: u64) -> Vec<u8> {
-        let message = OutboundPlainMessage {
-            typ: ContentType::ApplicationData,
-            version: ProtocolVersion::TLSv1_2,
-            payload: plain.into(),
-        };
+    fn seal(self, plain: &[u8], sequence: u64) -> Vec<u8> {
+        self.seal_as(ContentType::ApplicationData, plain, sequence)
+    }
+
+    fn seal_as(mut self, typ: ContentType, plain: &[u8], sequence: u64) -> Vec<u8> {
+        let message =
+            OutboundPlainMessage { typ, version: ProtocolVersion::TLSv1_2, payload: plain.into() };
         let sealed = self.encrypter.encrypt(message, sequence).unwrap();
-        assert_eq!(sealed.typ, ContentType::ApplicationData);
+        assert_eq!(sealed.typ, if self.tls13 { ContentType::ApplicationData } else { typ });
         assert_eq!(sealed.version, ProtocolVersion::TLSv1_2);
         sealed.payload.as_ref().to_vec()
     }
 
-    fn open(mut self, sealed: &[u8], sequence: u64) -> Result<Vec<u8>, Error> {
+    fn open(self, sealed: &[u8], sequence: u64) -> Result<Vec<u8>, Error> {
+        self.open_as(ContentType::ApplicationData, sealed, sequence)
+    }
+
+    fn open_as(mut self, typ: ContentType, sealed: &[u8], sequence: u64) -> Result<Vec<u8>, Error> {
         let mut bytes = sealed.to_vec();
-        let (typ, version) = (ContentType::ApplicationData, ProtocolVersion::TLSv1_2);
+        let version = ProtocolVersion::TLSv1_2;
         let message = InboundOpaqueMessage::new(typ, version, &mut bytes);
         let opened = self.decrypter.decrypt(message, sequence)?;
-        assert_eq!(opened.typ, ContentType::ApplicationData);
         let tls13 = opened.version == ProtocolVersion::TLSv1_3;
         assert_eq!(tls13, self.tls13);
         Ok(opened.payload.to_vec())

@@ -5,6 +5,7 @@ use rustls::version::TLS13;
 
 use super::*;
 use crate::alert;
+use crate::hello::{Peek, peek};
 
 fn fails_with(server: &mut Server, bytes: &[u8], description: AlertDescription) {
     server.wire.clear();
@@ -45,17 +46,49 @@ fn change_cipher_specs_without_end_are_answered_in_the_clear_before_keys_are_the
     fails_with(&mut server, &many, AlertDescription::UnexpectedMessage);
 }
 
+/// The alert that `client` finds in `wire`.
+fn alert_in(client: &mut ClientConnection, mut wire: &[u8]) -> rustls::Error {
+    loop {
+        client.read_tls(&mut wire).unwrap();
+        if let Err(error) = client.process_new_packets() {
+            assert!(wire.is_empty(), "more than one alert");
+            return error;
+        }
+        assert!(!wire.is_empty(), "no alert came");
+    }
+}
+
 #[test]
-fn nothing_is_said_in_the_clear_once_keys_are_there() {
+fn faults_under_keys_bring_one_sealed_alert() {
     let world = World::new();
-    let mut client = client(&Arc::new(world.client_config(&TLS13)));
-    let mut server = world.server();
-    server.feed(&flight(&mut client)).unwrap();
-    server.wire.clear();
-    // More than rustls takes. It ends the session with one sealed alert, or without a word.
-    server.feed(&[20, 3, 3, 0, 1, 1].repeat(3)).unwrap_err();
-    let wire = server.wire.filled();
-    assert!(wire.is_empty() || wire[0] == 23 && wire.len() == 24, "{wire:?}");
+    let plain_finished = [&[22, 3, 3, 0, 36, 20, 0, 0, 32][..], &[7; 32]].concat();
+    let plain_alert = [21, 3, 3, 0, 3, 1, 0, 0].to_vec();
+    // More than rustls takes.
+    let many = [20, 3, 3, 0, 1, 1].repeat(3);
+    for bytes in [plain_finished, plain_alert, many] {
+        let mut client = client(&Arc::new(world.client_config(&TLS13)));
+        let mut server = world.server();
+        server.feed(&flight(&mut client)).unwrap();
+        deliver(&mut client, server.wire.filled());
+        server.wire.clear();
+        let error = server.feed(&bytes).unwrap_err();
+        assert_eq!(server.wire.filled()[0], 23, "{error}");
+        let expected = rustls::Error::AlertReceived(AlertDescription::UnexpectedMessage);
+        assert_eq!(alert_in(&mut client, server.wire.filled()), expected, "{error}");
+    }
+}
+
+#[test]
+fn wrong_records_in_the_clear_are_unexpected() {
+    let world = World::new();
+    let long_ccs = [20, 3, 3, 0, 2, 1, 1];
+    let heartbeat = [24, 3, 3, 0, 3, 1, 0, 0];
+    for bytes in [&long_ccs[..], &heartbeat] {
+        let mut client = client(&Arc::new(world.client_config(&rustls::version::TLS12)));
+        let mut server = world.server();
+        server.feed(&flight(&mut client)).unwrap();
+        fails_with(&mut server, bytes, AlertDescription::UnexpectedMessage);
+    }
 }
 
 #[test]
@@ -65,23 +98,19 @@ fn a_client_that_can_check_no_signature_of_the_key_is_told_so() {
         include_str!("../../../../testdata/hellos/openssl-tls12.hex"),
         include_str!("../../../../testdata/hellos/openssl-tls13.hex"),
     ];
-    for (hex, is_tls13) in hellos.into_iter().zip([false, true]) {
+    for hex in hellos {
         let mut hello = from_hex(hex);
         // signature_algorithms with 40 bytes of them; the certificate's key is on P-256.
         let at = hello.windows(6).position(|six| six == [0, 13, 0, 0x2a, 0, 0x28]).unwrap() + 6;
         for scheme in hello[at..at + 40].chunks_exact_mut(2) {
             scheme.copy_from_slice(&[5, 3]);
         }
-        let mut server = world.server();
+        let Peek::Hello(first) = peek(&hello, PARTIAL_BYTES_MAX) else { panic!("a whole hello") };
+        let config = world.context.admit(&first).unwrap();
+        let mut server = Lent::to(ServerSession::new(config).unwrap());
         let error = server.feed(&hello).unwrap_err();
-        if is_tls13 && subject::SPEAKS_BEFORE_IT_SIGNS {
-            // Under keys.
-            let wire = server.wire.filled();
-            assert_eq!(wire[wire.len() - 24], 23, "{error}");
-        } else {
-            let expected = alert::fatal(AlertDescription::HandshakeFailure);
-            assert_eq!(server.wire.filled(), expected, "{error}");
-        }
+        let expected = alert::fatal(AlertDescription::HandshakeFailure);
+        assert_eq!(server.wire.filled(), expected, "{error}");
         assert!(error.to_string().contains("in common"), "{error}");
     }
 }

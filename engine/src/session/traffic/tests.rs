@@ -181,7 +181,7 @@ const REFUSED: [(&str, Option<AlertDescription>, bool, Sent); 27] = {
         ("another type within", Some(A::UnexpectedMessage), true, |pair| {
             pair.record(HEARTBEAT, &[1, 0, 1, 0])
         }),
-        ("an empty message", Some(A::UnexpectedMessage), false, |pair| pair.record(HANDSHAKE, b"")),
+        ("an empty message", Some(A::UnexpectedMessage), true, |pair| pair.record(HANDSHAKE, b"")),
         ("an empty alert", Some(A::UnexpectedMessage), true, |pair| pair.record(ALERT, b"")),
         ("half an alert", Some(A::DecodeError), true, |pair| pair.record(ALERT, &[1])),
         ("two alerts", Some(A::DecodeError), true, |pair| pair.record(ALERT, &[1, 90, 1, 90])),
