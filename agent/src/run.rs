@@ -103,6 +103,13 @@ fn unusable_files(settings: &Settings) -> Vec<String> {
             note(failed.text);
         }
     }
+    if let Some(Permission::Service { roots, url }) =
+        settings.on_demand.as_ref().map(|o| &o.permission)
+        && url.starts_with("https:")
+        && let Err(error) = client_config(roots, None)
+    {
+        wrong.push(format!("on_demand.{error}"));
+    }
     wrong.extend(unusable_commands(settings));
     let cluster = settings.fleet.as_ref().map(|fleet| Etcd::new(&fleet.etcd));
     if let Some(Err(error)) = cluster {
