@@ -17,6 +17,7 @@ use sealane_engine::client::{
 use sealane_engine::client_certificates::ClientRootsError;
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, ProviderError, lane_provider};
+use sealane_engine::session::SessionError;
 use zeroize::Zeroizing;
 
 use crate::settings::{Identity, RootSource};
@@ -136,9 +137,18 @@ pub(crate) enum TrustError {
     /// There is no cryptography.
     #[error(transparent)]
     Provider(#[from] ProviderError),
-    /// There is no version of TLS.
-    #[error(transparent)]
+    /// TLS does not take what is configured.
+    #[error("{}", words(.0))]
     Tls(#[from] rustls::Error),
+}
+
+fn words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            "the key does not belong to the certificate; name the one that it was issued for".into()
+        }
+        error => SessionError::Tls(error.clone()).to_string(),
+    }
 }
 
 /// Where systems keep the authorities that they believe: Debian and Alpine, Fedora, openSUSE, BSD.

@@ -15,6 +15,7 @@ mod bounds;
 #[path = "../pebble/harness/mod.rs"]
 mod harness;
 mod memory;
+mod quoted;
 mod roles;
 mod site;
 mod streams;
