@@ -170,7 +170,10 @@ impl<'d> Table<'d> {
         if self.entries.keys().any(|key| is_meant(key.get_ref())) {
             return false;
         }
-        self.document.note(first, String::new(), Problem::new(FOREIGN, FOREIGN_REMEDY));
+        // The table of its keys is not known where the header is broken, and that is noted.
+        if !self.document.is_below_broken_header(first) {
+            self.document.note(first, String::new(), Problem::new(FOREIGN, FOREIGN_REMEDY));
+        }
         true
     }
 }

@@ -84,7 +84,7 @@ impl<'t> Document<'t> {
 
     /// Whether the last header of a table above `offset` is broken, so that the parser has taken
     /// the keys below it for those of another table.
-    fn is_below_broken_header(&self, offset: usize) -> bool {
+    pub(crate) fn is_below_broken_header(&self, offset: usize) -> bool {
         let (line, _) = self.line_and_column(offset);
         let above = self.text.lines().take(line).enumerate();
         let headers = above.filter(|(_, text)| text.trim_start().starts_with('['));

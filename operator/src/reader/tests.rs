@@ -253,8 +253,6 @@ fn keys_below_a_broken_header() {
         let told = told(text);
         assert!(told.lines().count() == 1 && told.contains("write KEY = VALUE"), "{told}");
     }
-    let both = told("[[listener]\naddress = 1\n[web]\nprt = 1\n");
-    assert!(both.lines().count() == 2 && both.contains("did you mean \"port\"?"), "{both}");
 }
 
 /// A key that is nearly a known one names that one.

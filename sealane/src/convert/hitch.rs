@@ -349,7 +349,7 @@ const PROCESS: [(&str, &str); 16] = [
     ("chroot", "the unit closes everything that is not needed: packaging/sealane.service"),
     ("daemon", "sealane serve stays in the foreground; the unit starts it"),
     ("group", "[process] says who it runs as, or the unit: packaging/sealane.service"),
-    ("log-filename", "it tells standard error; [access_log] writes a file"),
+    ("log-filename", "Sealane logs to standard error; [access_log] writes a file"),
     ("log-level", "there are no levels; the journal sorts by priority"),
     ("ocsp-connect-tmo", NO_STAPLES),
     ("ocsp-dir", NO_STAPLES),
@@ -357,8 +357,8 @@ const PROCESS: [(&str, &str); 16] = [
     ("ocsp-resp-tmo", NO_STAPLES),
     ("ocsp-verify-staple", NO_STAPLES),
     ("quiet", "there are no levels; the journal sorts by priority"),
-    ("syslog", "it tells standard error, which the service manager collects"),
-    ("syslog-facility", "it tells standard error, which the service manager collects"),
+    ("syslog", "Sealane logs to standard error, which the service manager collects"),
+    ("syslog-facility", "Sealane logs to standard error, which the service manager collects"),
     ("user", "[process] says who it runs as, or the unit: packaging/sealane.service"),
 ];
 

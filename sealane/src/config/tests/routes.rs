@@ -273,7 +273,7 @@ fn looser_listener_to_a_guarded_backend_is_found() {
         let found = undercuts_between(&config);
         found.into_iter().map(|(name, text)| format!("{name}: {text}")).collect::<Vec<_>>()
     };
-    let expected = "web: requires client certificates, but listener [::1]:444, which asks for no \
+    let expected = "web: requires client certificates, but listener [::1]:444, without a \
                     client certificate, can reach the same backend b:1";
     assert_eq!(found(REQUIRED), [expected]);
     assert!(found("").is_empty());

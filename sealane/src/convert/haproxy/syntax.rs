@@ -162,7 +162,7 @@ const SECTIONS: [&str; 17] = [
 ];
 
 const HTTP: &str = "Sealane relays bytes and reads no requests: keep HAProxy behind it for that";
-const LOG: &str = "it tells standard error; [access_log] writes a line for each connection";
+const LOG: &str = "Sealane logs to standard error; [access_log] writes a line for each connection";
 const UNIT: &str = "[process] says who it runs as, and the unit where: packaging/sealane.service";
 
 /// A star stands for whatever follows.

@@ -239,7 +239,7 @@ const DEPTH_MAX: usize = 16;
 /// Files that are included by files that are included.
 const INCLUDES_DEEP_MAX: usize = 8;
 
-const LOG: &str = "it tells standard error; [access_log] writes a line for each connection";
+const LOG: &str = "Sealane logs to standard error; [access_log] writes a line for each connection";
 const RESUMPTION: &str = "resumption is by tickets alone, for all listeners: [tickets]";
 const UNIT: &str =
     "[process] says who it runs as, and the unit with which limits: packaging/sealane.service";

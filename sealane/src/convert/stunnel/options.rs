@@ -36,14 +36,14 @@ pub(super) const PROCESS: [(&str, &str); 18] = [
     ("fips", "there is no module with a certificate of FIPS"),
     ("foreground", "sealane serve stays in the foreground; the unit starts it"),
     ("log", "[access_log] appends to its file"),
-    ("output", "it tells standard error; [access_log] writes a file"),
+    ("output", "Sealane logs to standard error; [access_log] writes a file"),
     ("pid", "the service manager knows the process"),
     ("rndbytes", "random numbers are the system's"),
     ("rndfile", "random numbers are the system's"),
-    ("service", "it tells standard error, which the service manager names"),
+    ("service", "Sealane logs to standard error, which the service manager names"),
     ("setgid", UNIT),
     ("setuid", UNIT),
-    ("syslog", "it tells standard error, which the service manager collects"),
+    ("syslog", "Sealane logs to standard error, which the service manager collects"),
 ];
 /// Those of them of which peers, or an auditor, see something.
 pub(super) const LOST: [&str; 5] = ["compression", "engine", "enginectrl", "enginedefault", "fips"];
