@@ -2,10 +2,12 @@
 //! further clients in the kernel's queue.
 //!
 //! A handshake costs as much as thousands of bytes. So in each turn established connections go
-//! first, and handshakes get [`TURN_US`]. Clients whose hello waits for the lane are in a queue of
-//! at most [`WAIT_US`] of work. Sessions that have begun go before hellos, because their signature
-//! is mostly paid, but only [`BEGUN_IN_A_ROW_MAX`] of them: a client that was asked to repeat its
-//! hello has its signature still to come.
+//! first, and handshakes get [`TURN_US`], or a quarter of the time that established connections
+//! took if that is more: a lane that is busy with traffic still makes handshakes.
+//! Clients whose hello waits for the lane are in a queue of at most [`WAIT_US`] of work. Sessions
+//! that have begun go before hellos, because their signature is mostly paid, but only
+//! [`BEGUN_IN_A_ROW_MAX`] of them: a client that was asked to repeat its hello has its signature
+//! still to come.
 //! Of the hellos, the newest and the oldest get equal shares: the newest client is the least likely
 //! to leave before it is served, and the oldest is served although others keep coming.
 
@@ -35,6 +37,8 @@ pub(crate) struct Admission {
 /// Handshake work in one turn, before established connections are polled again. The step in which
 /// it ends is completed.
 pub(crate) const TURN_US: u64 = 5_000;
+/// How many times the time of handshakes established connections may take in a turn that is longer.
+const ESTABLISHED_TIMES_MAX: u64 = 4;
 /// Work that may wait in the lane: clients beyond it stay in the kernel's queue.
 const WAIT_US: u64 = 200_000;
 /// Sessions that have begun and are served before the next hello.
@@ -95,7 +99,7 @@ impl Admission {
 }
 
 impl<S: Service, K: Kernel> Lane<S, K> {
-    /// Works on handshakes for [`TURN_US`]. A single one is not timed.
+    /// Works on handshakes for [`handshakes_us`]. A single one is not timed.
     pub(crate) fn run_handshakes(&mut self) {
         let waiting = self.admission.begun.len() + self.admission.hellos.len();
         if waiting > 1 {
@@ -108,7 +112,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     fn run_timed_handshakes(&mut self, waiting: usize) {
         let mut now_us = self.core.now_us();
-        let until_us = now_us + TURN_US;
+        let established_us = now_us.saturating_sub(self.core.now_ms * 1_000);
+        let until_us = now_us + handshakes_us(established_us);
         for _ in 0..waiting {
             let Some(slot) = self.next_handshake() else { return };
             self.drive(slot);
@@ -152,9 +157,20 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     }
 }
 
+/// Handshake work in a turn whose established connections took `established_us`.
+fn handshakes_us(established_us: u64) -> u64 {
+    TURN_US.max(established_us / ESTABLISHED_TIMES_MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_turn_gives_handshakes_a_quarter() {
+        let turns = [0, 20_000, 100_000].map(handshakes_us);
+        assert_eq!(turns, [TURN_US, TURN_US, 25_000]);
+    }
 
     #[test]
     fn queue_holds_what_is_done_in_200_ms() {

@@ -1,6 +1,7 @@
 //! More handshakes than a lane can make: who is served, in which order, and what is not done.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,10 @@ use crate::client::{Client, VERSIONS};
 use crate::ordered::Driver;
 use crate::rig::{Rig, Wanted, among_others, eventually};
 use crate::service::{Settings, WAIT_WORD};
+
+/// A text on which the service works for [`SLOW`].
+const SLOW_WORD: &[u8] = b"slow";
+const SLOW: Duration = Duration::from_millis(400);
 
 /// An echo that makes each hello take a certain time, and counts.
 #[derive(Clone)]
@@ -93,6 +98,9 @@ impl Service for Storm {
             settings.gate.wait();
         } else {
             self.0.before_texts.lock().unwrap().push(self.0.hellos());
+            if plain.filled() == SLOW_WORD {
+                std::thread::sleep(SLOW);
+            }
             link.send(plain.filled())?;
         }
         plain.clear();
@@ -200,23 +208,45 @@ fn turn_ends_when_handshakes_take_its_time() {
     let _others = among_others();
     let (rig, facts) = Storm::start(Duration::from_millis(1));
     let established = Client::connect(&rig, VERSIONS[1]).unwrap();
-    let mut writing = Client { socket: established.socket.try_clone().unwrap(), ..established };
     let (_holding, _clients) = held(&rig, 40);
     let begun = facts.hellos();
-    // It sends in the middle of the turn that the first of these hellos is in.
-    let (sent, is_sent) = std::sync::mpsc::channel();
-    facts.on_hello(move |number| {
-        if number == begun {
-            writing.send(b"again").unwrap();
-            sent.send(()).unwrap();
-        }
-    });
+    let is_sent = send_at_hello(&facts, begun, established);
     rig.gate.wait();
     is_sent.recv().unwrap();
     eventually("it is heard", || !facts.before_texts.lock().unwrap().is_empty());
     let before = facts.before_texts.lock().unwrap()[0] - begun;
     assert!(before <= 6, "{before} hellos of 1 ms in a turn of 5");
     rig.stop();
+}
+
+#[test]
+fn long_turn_of_traffic_leaves_time_to_hellos() {
+    let _others = among_others();
+    // Each hello alone takes longer than a short turn has for all of them.
+    let (rig, facts) = Storm::start(Duration::from_millis(6));
+    let mut established = Client::connect(&rig, VERSIONS[1]).unwrap();
+    let (_holding, _clients) = held(&rig, 20);
+    let begun = facts.hellos();
+    established.send(SLOW_WORD).unwrap();
+    let is_sent = send_at_hello(&facts, begun, established);
+    rig.gate.wait();
+    is_sent.recv().unwrap();
+    eventually("it is heard", || facts.before_texts.lock().unwrap().len() == 2);
+    let before = facts.before_texts.lock().unwrap()[1] - begun;
+    assert!(before >= 2, "{before} hello of 6 ms behind {SLOW:?} of traffic");
+    rig.stop();
+}
+
+/// Has an established client send in the middle of the turn that this hello is in.
+fn send_at_hello(facts: &Facts, hello: usize, mut client: Client) -> Receiver<()> {
+    let (sent, is_sent) = channel();
+    facts.on_hello(move |number| {
+        if number == hello {
+            client.send(b"again").unwrap();
+            sent.send(()).unwrap();
+        }
+    });
+    is_sent
 }
 
 #[test]
@@ -228,7 +258,7 @@ fn full_queue_leaves_clients_to_the_kernel() {
     let before = rig.counters().accepted.value();
     let mut clients: Vec<_> = (0..400).map(|_| Client::begin(&rig, VERSIONS[1])).collect();
     clients.iter_mut().for_each(greet);
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, told) = channel();
     let counters = Arc::clone(&rig.handle.counters);
     facts.on_hello(move |number| {
         if number == begun + 14 {
