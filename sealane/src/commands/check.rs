@@ -21,9 +21,7 @@ use serde::Serialize;
 
 use crate::args::CheckArguments;
 use crate::config::value::folder_of;
-use crate::config::{
-    AccessLog, AccessLogDestination, Config, Mistake, RootPlace, Spoken, Tickets, undercuts_between,
-};
+use crate::config::{AccessLog, AccessLogDestination, Config, Mistake, RootPlace, Spoken, Tickets};
 use crate::control::{no_stored_roots, read_stored_roots, read_ticket_root, unix_now};
 use crate::cost::Cost;
 use crate::exit::Exit;
@@ -168,9 +166,10 @@ impl Report {
             resolve: machine.resolve,
             stores: &mut Stores::default(),
         };
-        let Surveys { crypto, errors, faults, listeners, tickets, .. } =
+        let Surveys { crypto, errors, faults, listeners, tickets, warnings, .. } =
             survey(&config, &mut around);
         report.errors.extend(errors.into_iter().map(Finding::general));
+        report.warnings.extend(warnings.into_iter().map(Finding::general));
         report.errors.extend(faults.iter().map(|fault| Finding::general(fault.finding())));
         if let Some(store) = tickets {
             report.check_stored_roots(&store, &config.tickets, machine.now);
@@ -200,8 +199,6 @@ impl Report {
 
     /// What is not a listener's own.
     fn check_process(&mut self, config: &Config) {
-        let undercuts = undercuts_between(config).into_iter();
-        self.warnings.extend(undercuts.map(|(name, text)| Finding::of_listener(name, &text)));
         if let Some(problem) = config.access_log.as_ref().and_then(access_log_problem) {
             self.errors.push(Finding::general(problem));
         }
