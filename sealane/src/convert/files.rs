@@ -2,8 +2,11 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// What may still be read.
 pub(super) struct Files {
@@ -46,7 +49,7 @@ impl Files {
             return None;
         }
         let mut bytes = Vec::new();
-        File::open(path).ok()?.take(KEY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        open(path).ok()?.take(KEY_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         self.spend(bytes.len() / BYTES_A_STEP);
         Some(bytes.windows(text.len()).filter(|part| *part == text.as_bytes()).count())
     }
@@ -64,7 +67,7 @@ impl Files {
         self.files_left -= 1;
         let mut text = String::new();
         let limit = self.bytes_left as u64 + 1;
-        let read = File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text));
+        let read = open(path).and_then(|file| file.take(limit).read_to_string(&mut text));
         read.map_err(|error| format!("cannot be read: {error}"))?;
         let left = self.bytes_left.checked_sub(text.len());
         self.bytes_left = left.ok_or_else(|| format!("has more than {BYTES_MAX} bytes in all"))?;
@@ -98,6 +101,16 @@ impl Files {
         let mut paths = self.of_folder(folder)?;
         paths.retain(|path| matches(name.as_bytes(), name_of(path).as_bytes()));
         Ok(paths)
+    }
+}
+
+/// Opens a regular file. To open a named pipe would wait for a process at its other end.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is no regular file")),
     }
 }
 
