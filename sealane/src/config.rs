@@ -45,7 +45,7 @@ pub use admin::{Admin, AdminSocket};
 pub use backend::{BackendAddress, BackendTls, RootSource, Share, Trust, WrittenBackend};
 pub use check::{Check, CheckKind};
 pub use client_trust::{ClientDemand, ClientTrust};
-pub(crate) use demand::undercuts_between;
+pub(crate) use demand::undercuts_here;
 pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
 pub(crate) use file::{HANDSHAKE_KEYS, LANES_MAX, chosen_policy};
 pub use limits::Limits;

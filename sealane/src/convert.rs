@@ -38,7 +38,7 @@ pub enum Dialect {
 pub struct Converted {
     /// Lines that were not carried over: clients or backends see a difference.
     pub left_out: usize,
-    /// Lines with a comment of which clients and backends see nothing.
+    /// Lines and defaults with a comment, of which clients and backends see nothing.
     pub noted: usize,
     /// The text, with comments about what was not carried over, each beside what it concerns.
     pub toml: String,

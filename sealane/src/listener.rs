@@ -35,7 +35,7 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::{KeyedStore, SealingKeys};
 
 use crate::backends::PlannedBackend;
-use crate::config::{self, ClientDemand, ClientTrust, Config, RootPlace, Route};
+use crate::config::{self, ClientDemand, ClientTrust, Config, RootPlace, Route, undercuts_here};
 use crate::networks::Access;
 use crate::stores::{self, Checks, Stores};
 
@@ -110,8 +110,13 @@ pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<
             Err(mistake) => errors.push(mistake),
         }
     }
+    let names = &*reading.around.names;
+    let undercuts = undercuts_here(config, |name| names.addresses(name));
+    let said = |(name, text): (&str, String)| said_of(name, &text);
+    errors.extend(undercuts.within.into_iter().map(said));
+    let warnings = undercuts.between.into_iter().map(said).collect();
     let last_good = reading.into_last_good(&listeners);
-    Surveys { crypto, errors, faults, last_good, listeners, tickets }
+    Surveys { crypto, errors, faults, last_good, listeners, tickets, warnings }
 }
 
 /// What a survey needs of the process and of the machine.
@@ -147,6 +152,8 @@ pub struct Surveys<'c> {
     pub listeners: Vec<Survey<'c>>,
     /// The store that ticket roots are kept in.
     pub tickets: Option<Arc<KeyedStore>>,
+    /// Demands of one listener that another undercuts.
+    pub warnings: Vec<String>,
 }
 
 /// What one listener is made of.

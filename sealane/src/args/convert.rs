@@ -17,7 +17,7 @@ pub struct ConvertArguments {
 
 pub(super) const HELP: &str = "\
 Prints a configuration of Sealane that does the same as the file. A comment above a key names each
-line that was not carried over, with the reason and the remedy. Other comments are notes: clients
+line that was not carried over, with the reason. Other comments are notes: clients
 and backends see nothing of them, such as the user of the process or its log. Nothing is started or
 changed. Run sealane check on the result.
 

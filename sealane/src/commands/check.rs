@@ -26,7 +26,6 @@ use crate::args::CheckArguments;
 use crate::config::value::folder_of;
 use crate::config::{
     AccessLog, AccessLogDestination, Address, Config, Mistake, RootPlace, Spoken, Tickets,
-    undercuts_between,
 };
 use crate::control::{
     cannot_listen, no_stored_roots, read_stored_roots, read_ticket_root, unix_now,
@@ -175,9 +174,10 @@ impl Report {
             resolve: machine.resolve,
             stores: &mut Stores::default(),
         };
-        let Surveys { crypto, errors, faults, listeners, tickets, .. } =
+        let Surveys { crypto, errors, faults, listeners, tickets, warnings, .. } =
             survey(&config, &mut around);
         report.errors.extend(errors.into_iter().map(Finding::general));
+        report.warnings.extend(warnings.into_iter().map(Finding::general));
         report.errors.extend(faults.iter().map(|fault| Finding::general(fault.finding())));
         if let Some(store) = tickets {
             report.check_stored_roots(&store, &config.tickets, machine.now);
@@ -207,8 +207,6 @@ impl Report {
 
     /// What is not a listener's own.
     fn check_process(&mut self, config: &Config) {
-        let undercuts = undercuts_between(config).into_iter();
-        self.warnings.extend(undercuts.map(|(name, text)| Finding::of_listener(name, &text)));
         if let Some(problem) = config.access_log.as_ref().and_then(access_log_problem) {
             self.errors.push(Finding::general(problem));
         }

@@ -23,9 +23,9 @@ pub fn run(arguments: &ConvertArguments, out: &mut dyn Write) -> io::Result<Exit
     let file = arguments.file.display();
     let text = match (converted.left_out, converted.noted) {
         (0, 0) => return Ok(Exit::Ok),
-        (0, 1) => format!("{file}: 1 line has a comment; clients and backends see no difference"),
-        (0, lines) => {
-            format!("{file}: {lines} lines have comments; clients and backends see no difference")
+        (0, 1) => format!("{file}: 1 comment has a note; clients and backends see no difference"),
+        (0, notes) => {
+            format!("{file}: {notes} comments have notes; clients and backends see no difference")
         }
         (1, _) => format!("{file}: 1 line was not carried over: see its comment"),
         (lines, _) => {

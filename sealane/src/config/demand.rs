@@ -1,7 +1,9 @@
 //! Demands for client certificates that another way to the same backend undercuts: [`undercuts`].
 
 use std::collections::{HashMap, HashSet};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
 
 use super::{BackendAddress, ClientDemand, ClientTrust, Config, Destination, Listener, Route};
 use super::{base_of, unconditional};
@@ -18,6 +20,8 @@ pub(crate) struct Way<'c> {
 pub(crate) struct Undercut<'c> {
     backend: &'c BackendAddress,
     loose: Way<'c>,
+    /// How the looser way writes the backend.
+    loose_backend: &'c BackendAddress,
     strict: Way<'c>,
 }
 
@@ -41,9 +45,14 @@ impl Undercut<'_> {
             (false, None) => format!("listener {}", self.loose.listener.name),
             (false, Some(route)) => format!("{route} of listener {}", self.loose.listener.name),
         };
+        let Self { backend, loose_backend, .. } = self;
+        let spelling = match backend == loose_backend {
+            true => String::new(),
+            false => format!(" as {loose_backend}"),
+        };
         format!(
-            "requires client certificates, but {way}, {looser}, can reach the same backend {}",
-            self.backend
+            "requires client certificates, but {way}, {looser}, can reach the same backend \
+             {backend}{spelling}"
         )
     }
 }
@@ -76,17 +85,43 @@ impl<'c> Way<'c> {
     }
 }
 
-/// The undercut demands of one listener.
+/// The undercut demands of one listener, by its addresses as they are written.
 pub(super) fn undercuts_within(listener: &Listener) -> Vec<Undercut<'_>> {
-    undercuts(ways(listener))
+    undercuts(ways(listener), |backend| vec![written_place(backend)])
 }
 
-/// The demands of one listener that another listener undercuts, each as a text with its listener.
-pub(crate) fn undercuts_between(config: &Config) -> Vec<(&str, String)> {
-    let found = undercuts(config.listeners.iter().flat_map(ways));
-    let between =
-        found.into_iter().filter(|each| !std::ptr::eq(each.loose.listener, each.strict.listener));
-    between.map(|each| (each.strict.listener.name.as_str(), each.text())).collect()
+/// The demands that are undercut on this machine, where `addresses` has those of a name. Each is a
+/// text with its listener.
+pub(crate) fn undercuts_here<'c, 'n>(
+    config: &'c Config,
+    addresses: impl Fn(&str) -> &'n [SocketAddr] + Copy,
+) -> UndercutsHere<'c> {
+    let lead = |backend: &BackendAddress| places_here(backend, addresses);
+    let mut here = UndercutsHere::default();
+    for listener in &config.listeners {
+        // The reader of the configuration reports those of addresses as they are written.
+        if undercuts_within(listener).is_empty() {
+            let found = undercuts(ways(listener), lead).into_iter();
+            here.within.extend(found.map(|each| {
+                let label = each.strict.route_label().map(|route| format!("{route}: "));
+                let text = format!("{}{}; {REMEDY}", label.unwrap_or_default(), each.text());
+                (listener.name.as_str(), text)
+            }));
+        }
+    }
+    let found = undercuts(config.listeners.iter().flat_map(ways), lead).into_iter();
+    let between = found.filter(|each| !std::ptr::eq(each.loose.listener, each.strict.listener));
+    here.between = between.map(|each| (each.strict.listener.name.as_str(), each.text())).collect();
+    here
+}
+
+/// Demands for client certificates that are undercut, with the names of their listeners.
+#[derive(Default)]
+pub(crate) struct UndercutsHere<'c> {
+    /// By another listener, which is worth a warning.
+    pub(crate) between: Vec<(&'c str, String)>,
+    /// By the same listener, which cannot be served.
+    pub(crate) within: Vec<(&'c str, String)>,
 }
 
 /// The ways of a listener with the backends that they lead to.
@@ -116,14 +151,17 @@ fn ways(listener: &Listener) -> Vec<(Way<'_>, &Destination)> {
     ways
 }
 
-/// Finds each demand of `ways` that another of them with the same backend does not meet.
-fn undercuts<'c>(ways: impl IntoIterator<Item = (Way<'c>, &'c Destination)>) -> Vec<Undercut<'c>> {
-    let mut by_backend: HashMap<BackendAddress, Vec<(Way<'c>, &'c BackendAddress)>> =
-        HashMap::new();
+/// Finds each demand of `ways` that another of them with the same backend does not meet; `lead`
+/// has the places of an address.
+fn undercuts<'c>(
+    ways: impl IntoIterator<Item = (Way<'c>, &'c Destination)>,
+    lead: impl Fn(&BackendAddress) -> Vec<Place>,
+) -> Vec<Undercut<'c>> {
+    let mut by_backend: HashMap<Place, Vec<(Way<'c>, &'c BackendAddress)>> = HashMap::new();
     let mut order = Vec::new();
     for (way, destination) in ways {
         for (backend, _) in &destination.backends {
-            for place in places(backend) {
+            for place in lead(backend) {
                 let sharing = by_backend.entry(place.clone()).or_default();
                 if sharing.is_empty() {
                     order.push(place);
@@ -145,26 +183,95 @@ fn undercuts<'c>(ways: impl IntoIterator<Item = (Way<'c>, &'c Destination)>) -> 
             let Some(demand) = strict.strict() else { continue };
             let loose = sharing.iter().find(|(other, _)| !other.meets(demand));
             let key = (std::ptr::from_ref(strict.listener), strict.route);
-            if let Some((loose, _)) = loose.filter(|_| told.insert(key)) {
-                found.push(Undercut { backend, loose: *loose, strict: *strict });
+            if let Some((loose, loose_backend)) = loose.filter(|_| told.insert(key)) {
+                found.push(Undercut { backend, loose: *loose, loose_backend, strict: *strict });
             }
         }
     }
     found
 }
 
-/// The places that an address may name: "localhost" is two.
-fn places(backend: &BackendAddress) -> Vec<BackendAddress> {
-    let tcp = |ip, port| BackendAddress::Tcp(SocketAddr::new(ip, port));
+/// A place where a backend listens. Addresses that share one lead to the same backend.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    /// The file of a unix socket, by its device and inode.
+    File(u64, u64),
+    Host(String, u16),
+    Path(PathBuf),
+    Tcp(IpAddr, u16),
+}
+
+/// The place of an address as it is written.
+fn written_place(backend: &BackendAddress) -> Place {
     match backend {
-        BackendAddress::Host { name, port } if name.eq_ignore_ascii_case("localhost") => {
-            vec![tcp(Ipv4Addr::LOCALHOST.into(), *port), tcp(Ipv6Addr::LOCALHOST.into(), *port)]
-        }
         BackendAddress::Host { name, port } => {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
-            vec![BackendAddress::Host { name, port: *port }]
+            match name == "localhost" || name.ends_with(".localhost") {
+                true => tcp_place(Ipv4Addr::LOCALHOST.into(), *port),
+                false => Place::Host(name, *port),
+            }
         }
-        BackendAddress::Tcp(address) => vec![tcp(address.ip().to_canonical(), address.port())],
-        BackendAddress::Unix(_) => vec![backend.clone()],
+        BackendAddress::Tcp(address) => tcp_place(address.ip(), address.port()),
+        BackendAddress::Unix(path) => Place::Path(without_dots(path)),
     }
 }
+
+/// The places to which an address leads on this machine; `addresses` has those of a name.
+fn places_here<'n>(
+    backend: &BackendAddress,
+    addresses: impl Fn(&str) -> &'n [SocketAddr],
+) -> Vec<Place> {
+    let mut places = vec![written_place(backend)];
+    match backend {
+        BackendAddress::Host { name, port } => {
+            places.extend(addresses(name).iter().map(|address| tcp_place(address.ip(), *port)));
+        }
+        BackendAddress::Tcp(_) => {}
+        BackendAddress::Unix(path) => {
+            places.push(Place::Path(linked_path(path)));
+            places.extend(path.metadata().ok().map(|file| Place::File(file.dev(), file.ino())));
+        }
+    }
+    places
+}
+
+/// The place of a numeric address. A connection to the unspecified address goes to the loopback
+/// interface, and most programs there listen on both families.
+fn tcp_place(ip: IpAddr, port: u16) -> Place {
+    let ip = ip.to_canonical();
+    let is_loopback = ip.is_unspecified() || ip == Ipv6Addr::LOCALHOST;
+    Place::Tcp(if is_loopback { Ipv4Addr::LOCALHOST.into() } else { ip }, port)
+}
+
+/// A path with its links followed, as far as its folders exist.
+fn linked_path(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Some((folder, name)) = path.parent().zip(path.file_name()) else { break };
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let there = folder.join(name);
+        match there.read_link() {
+            Ok(to) => path = folder.join(to),
+            Err(_) => return without_dots(&there),
+        }
+    }
+    without_dots(&path)
+}
+
+/// A path without `..`.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut bare = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(bare.pop()),
+            part => bare.push(part),
+        }
+    }
+    bare
+}
+
+/// Links that a path may have at its end, as in Linux.
+const LINKS_MAX: usize = 40;
+/// What to do about an [`Undercut`] within a listener.
+pub(super) const REMEDY: &str = "give it backends of its own, demand the same of all names that \
+                                 lead there, or set allow_other_names = true in its clients table";

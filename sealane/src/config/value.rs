@@ -98,8 +98,8 @@ fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
         Ok(name) if !name.starts_with('*') => name,
         _ => return broken("does not begin with a host name", HOST_REMEDY.into()),
     };
-    // A name whose last label is a number would be taken for an IPv4 address by resolvers.
-    if name.rsplit('.').next().is_some_and(|label| label.bytes().all(|b| b.is_ascii_digit())) {
+    // A name whose last label is a number, such as 0x7f000001, is an IPv4 address to resolvers.
+    if name.rsplit('.').next().is_some_and(is_resolver_number) {
         return broken("looks like an IPv4 address, but is none", HOST_REMEDY.into());
     }
     match port.parse() {
@@ -216,6 +216,14 @@ fn unix_path(text: &str) -> Result<PathBuf, Problem> {
         ));
     }
     path(text, Path::new("/"))
+}
+
+/// Whether resolvers read a label in lower case as a number.
+fn is_resolver_number(label: &str) -> bool {
+    match label.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => label.bytes().all(|byte| byte.is_ascii_digit()),
+    }
 }
 
 fn is_port(text: &str) -> bool {

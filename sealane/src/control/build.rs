@@ -18,9 +18,7 @@ use crate::backends::{
     PlannedBackend, RelaySettings, places,
 };
 use crate::challenges::{Responder, Source};
-use crate::config::{
-    self, BackendAddress, ChallengeSource, Config, ProxyHeader, Share, Spoken, undercuts_between,
-};
+use crate::config::{self, BackendAddress, ChallengeSource, Config, ProxyHeader, Share, Spoken};
 use crate::listener::{
     Contexts, Fault, KnownClientRoots, LastGood, Names, Summary, Surroundings, Survey, Surveys,
     resolve_all, said_of, survey,
@@ -182,8 +180,9 @@ pub(super) fn build(
     let now = unix_now();
     let resolve = &resolve_all;
     let mut around = Surroundings { client_roots, clients, last_good, names, now, resolve, stores };
-    let Surveys { mut errors, faults, last_good, listeners: mut surveys, tickets, .. } =
-        survey(config, &mut around);
+    let Surveys {
+        mut errors, faults, last_good, listeners: mut surveys, tickets, warnings, ..
+    } = survey(config, &mut around);
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));
     }
@@ -222,17 +221,8 @@ pub(super) fn build(
         last_good,
         summaries,
         tickets,
-        warnings: surveys
-            .iter()
-            .flat_map(shown_warnings)
-            .chain(undercut_warnings(config))
-            .collect(),
+        warnings: surveys.iter().flat_map(shown_warnings).chain(warnings).collect(),
     })
-}
-
-/// Demands for client certificates that another listener undercuts.
-fn undercut_warnings(config: &Config) -> impl Iterator<Item = String> {
-    undercuts_between(config).into_iter().map(|(listener, text)| said_of(listener, &text))
 }
 
 fn take_faults(survey: &mut Survey<'_>) -> Vec<Fault> {

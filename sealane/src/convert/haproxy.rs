@@ -1,10 +1,12 @@
 //! Reads HAProxy's configuration, of which proxies in TCP mode matter.
 
+mod access;
 mod backend;
 mod bind;
 mod condition;
 mod frontend;
 mod in_front;
+mod mutual;
 mod routes;
 mod syntax;
 
@@ -190,7 +192,7 @@ fn with_defaults<'s>(
 /// What a statement replaces in the defaults; none for one that adds to them.
 fn replaced(statement: &Statement) -> Option<[&str; 2]> {
     match statement.name() {
-        "default-server" => None,
+        "acl" | "default-server" | "tcp-request" => None,
         "no" if statement.word(1) == "option" => Some(["option", statement.word(2)]),
         "option" => Some(["option", statement.word(1)]),
         "timeout" => Some(["timeout", statement.word(1)]),
@@ -240,6 +242,7 @@ fn no_time(line: &Line, key: &'static str, text: &str, remarks: &mut Remarks) {
 
 /// What proxies take from their defaults.
 const IN_DEFAULTS: &[&str] = &[
+    "acl",
     "balance",
     "default-server",
     "default_backend",
@@ -247,6 +250,7 @@ const IN_DEFAULTS: &[&str] = &[
     "enabled",
     "maxconn",
     "mode",
+    "tcp-request",
     "timeout",
 ];
 /// Statements about keepalive probes, of which an option says whether they are sent.

@@ -278,7 +278,7 @@ fn set_clients(verify: &str, line: &Line, roots: Option<&str>, listener: &mut Li
     let is_required = match verify {
         "none" => return,
         "optional" => {
-            listener.remarks.left_out(line, "clients.certificates", ASKED);
+            listener.remarks.admits_more(line, "clients.certificates", ASKED);
             false
         }
         _ => true,

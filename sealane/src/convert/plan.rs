@@ -77,6 +77,8 @@ pub(super) enum Certificate {
 /// What is asked of clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clients {
+    /// Whether clients of names with a looser demand may reach the same backend.
+    pub(super) allows_other_names: bool,
     pub(super) is_required: bool,
     pub(super) roots: Vec<String>,
     pub(super) crls: Vec<String>,
@@ -113,6 +115,8 @@ impl Backend {
 pub(super) struct Check {
     pub(super) every: Duration,
     pub(super) fall: usize,
+    /// Whether a check completes a TLS handshake.
+    pub(super) in_tls: bool,
     pub(super) rise: usize,
     pub(super) slow_start: Option<Duration>,
     pub(super) timeout: Duration,

@@ -1,5 +1,6 @@
 //! What is told in comments about lines of the file that is converted: [`Remark`], of a [`Line`].
 
+use std::fmt::Display;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -58,6 +59,17 @@ impl Remarks {
         self.left_out(&Line { text: String::new(), ..line.clone() }, key, why);
     }
 
+    /// Says that a rule about access was not carried over: clients get in that it keeps out. Every
+    /// such rule is reported here, so that no result admits more clients without a word.
+    pub(super) fn admits_more(&mut self, line: &Line, key: &'static str, why: impl Display) {
+        self.left_out(line, key, format!("{ADMITS_MORE}: {why}"));
+    }
+
+    /// Whether a rule about access was not carried over.
+    pub(super) fn has_more_clients(&self) -> bool {
+        self.0.iter().any(|remark| remark.text.starts_with(ADMITS_MORE))
+    }
+
     /// Says something about a line that was carried over.
     pub(super) fn note(&mut self, line: &Line, key: &'static str, text: impl Into<String>) {
         let line = Some(line.clone());
@@ -70,6 +82,8 @@ impl Remarks {
     }
 }
 
+/// How a remark about access begins.
+const ADMITS_MORE: &str = "admits more clients than the original";
 /// Characters of a line that remarks have; fewer are shown.
 const LINE_CHARS_MAX: usize = 400;
 

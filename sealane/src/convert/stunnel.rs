@@ -16,7 +16,7 @@ use super::remark::{ASKED, Line, Remarks};
 use super::tls;
 use crate::config::Mistakes;
 
-use options::{LOST, PROCESS, SWITCHES, TICKETS, reason};
+use options::{GUARDS, LOST, PROCESS, SWITCHES, TICKETS, reason};
 use syntax::{Section, SetOption};
 
 /// Reads the text of a file, and of the folders that it includes.
@@ -154,6 +154,9 @@ impl Service {
             "verifypeer" if is_on(value) => self.demand(Some(Demand::Peer), true, line),
             key if SWITCHES.contains(&key) && !is_on(value) => {}
             key => match reason(key) {
+                Some(why) if GUARDS.contains(&key) && !self.is_client => {
+                    remarks.admits_more(line, "clients", why);
+                }
                 Some(why) => remarks.left_out(line, "", why),
                 None => remarks.unknown(line, "", "stunnel"),
             },
@@ -302,7 +305,7 @@ impl Service {
                            must vouch for it";
                 remarks.left_out(line, "clients.roots", why);
             }
-            (Some((_, line)), None) => remarks.left_out(line, "clients.certificates", ASKED),
+            (Some((_, line)), None) => remarks.admits_more(line, "clients.certificates", ASKED),
             (Some(_), Some(_)) => {}
         }
         if let Some((Demand::Peer, line)) = &self.demand {
@@ -310,6 +313,7 @@ impl Service {
         }
         let is_required = self.requires.is_some();
         Some(Clients {
+            allows_other_names: false,
             is_required,
             roots: self.authorities.clone(),
             crls: self.crls.clone(),
@@ -475,6 +479,7 @@ fn connected(text: &str) -> String {
 fn tell_pinned(line: &Line, key: &'static str, is_one: bool, remarks: &mut Remarks) {
     match is_one {
         true => remarks.note(line, key, PINNED_ONE),
+        false if key == "clients.roots" => remarks.admits_more(line, key, PINNED),
         false => remarks.left_out(line, key, PINNED),
     }
 }

@@ -1,6 +1,7 @@
 //! What no file of the table in `tests/convert` has: what is broken, what is too much, and what no
 //! dialect may do, whatever the text.
 
+mod access;
 mod haproxy;
 mod nginx;
 mod stunnel;
@@ -88,6 +89,41 @@ fn a_result_that_is_not_in_order_says_so() {
 fn a_missing_file_is_named() {
     let mistake = convert(Dialect::Hitch, Path::new("no-such-file")).unwrap_err().to_string();
     assert!(mistake.starts_with("no-such-file: cannot be read: "), "{mistake}");
+}
+
+/// The default of nginx for idle connections is written with a note.
+#[test]
+fn notes_about_defaults_are_counted() {
+    let text = "stream { server { listen 443 ssl; ssl_certificate a; ssl_protocols TLSv1.3; \
+                proxy_pass b:1; } }";
+    let converted = convert_text(Dialect::NginxStream, Path::new("f"), text).unwrap();
+    assert_eq!((converted.left_out, converted.noted), (0, 1), "{}", converted.toml);
+}
+
+/// A pipe has no end while a process may write into it.
+#[test]
+fn pipes_are_refused() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    for dialect in DIALECTS {
+        let refused = convert(dialect, &pipe).unwrap_err().to_string();
+        assert!(refused.contains("no regular file"), "{refused}");
+    }
+    let at = pipe.display();
+    let file = folder.path().join("f");
+    for (dialect, text) in [
+        (Dialect::NginxStream, format!("include {at};")),
+        (Dialect::Haproxy, format!("listen l\nmode tcp\nbind :443 ssl crt-list {at}\n")),
+        (Dialect::Haproxy, format!("listen l\nmode tcp\nbind :443 ssl crt {at}\n")),
+        (Dialect::Hitch, format!("pem-dir = \"{at}\"\npem-file = \"{at}\"\nfrontend = \"*:1\"\n")),
+        (Dialect::Stunnel, format!("include = {at}\n[a]\naccept = 1\nconnect = 2\ncert = {at}\n")),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let _ = convert(dialect, &file);
+    }
 }
 
 /// A frontend of hitch takes back what is said for all of them.

@@ -32,13 +32,18 @@ pub(super) fn write(plan: &Plan) -> Written {
             .collect()
     };
     let (lost, noted) = (lines(true), lines(false));
-    let noted = noted.difference(&lost).count();
-    Written { body: sections.join("\n"), left_out: lost.len(), noted }
+    let remarks = || plan.listeners.iter().map(|each| &each.remarks).chain([&plan.remarks]);
+    let about_defaults = remarks().flat_map(|each| &each.0).filter(|each| each.line.is_none());
+    let noted = noted.difference(&lost).count() + about_defaults.count();
+    let has_more_clients = remarks().any(Remarks::has_more_clients);
+    Written { body: sections.join("\n"), has_more_clients, left_out: lost.len(), noted }
 }
 
 /// What is written, and how many lines were left out of it.
 pub(super) struct Written {
     pub(super) body: String,
+    /// Whether it admits clients that the original keeps out.
+    has_more_clients: bool,
     left_out: usize,
     noted: usize,
 }
@@ -54,6 +59,9 @@ impl Written {
         };
         let file = shown(&file.display().to_string());
         let mut toml = comment(&format!("Converted from {file}. {all}"));
+        if self.has_more_clients {
+            toml.push_str(&comment("It admits more clients than the original."));
+        }
         for problem in problems {
             let text = shown(&format!("{}: {}", problem.field, problem.problem));
             toml.push_str(&comment(&format!("{LEFT_OUT}: {text}")));
@@ -281,6 +289,9 @@ fn backend(backend: &Backend) -> String {
 
 fn write_check(check: &Check, section: &mut Section<'_>) {
     section.table("[listener.check]");
+    if check.in_tls {
+        section.text("check", "kind", "tls");
+    }
     section.duration("check", "every", check.every);
     section.duration("check", "timeout", check.timeout);
     section.key("check", "rise", &check.rise.to_string());
@@ -316,6 +327,9 @@ fn write_clients(clients: &Clients, under: &str, section: &mut Section<'_>) {
     section.list(under, "roots", &clients.roots);
     section.list(under, "crls", &clients.crls);
     section.list(under, "names", &clients.names);
+    if clients.allows_other_names {
+        section.key(under, "allow_other_names", "true");
+    }
 }
 
 fn write_backend_tls(tls: &BackendTls, head: &str, above: &Destination, section: &mut Section<'_>) {
@@ -350,7 +364,9 @@ fn write_route(route: &Route, listener: &Listener, section: &mut Section<'_>) {
     }
     section.list("route", "alpn", &route.alpn);
     let above = &listener.destination;
-    write_destination(&route.destination, "route", above, section);
+    if route.clients.is_none() || route.destination != *above {
+        write_destination(&route.destination, "route", above, section);
+    }
     if let Some(clients) = &route.clients {
         section.table("[listener.route.clients]");
         write_clients(clients, "route.clients", section);

@@ -382,6 +382,19 @@ fn routes_are_printed_with_settings_that_hold() {
     }
 }
 
+/// The configuration writes two backends, and both names have one address.
+#[test]
+fn names_of_one_guarded_backend_are_refused() {
+    let guard = "clients = { certificates = \"required\", roots = [\"certs/a.test.pem\"] }";
+    let config = format!(
+        "{LISTENER}[[listener.route]]\nnames = [\"a.test\"]\nbackends = [\"127.0.0.1:80\"]\n\
+         {guard}\n"
+    );
+    let (report, text) = check(&directory(&config, &[("a.test", 90)]), &machine());
+    let expected = "can reach the same backend 127.0.0.1:80 as known.test:80";
+    assert!(!report.is_in_order() && text.contains(expected), "{text}");
+}
+
 /// What a start finds where a socket or the log should be, `check` finds.
 #[test]
 fn finds_obstacles_for_sockets_and_log() {

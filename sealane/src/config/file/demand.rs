@@ -2,7 +2,7 @@
 //! certificates.
 
 use super::super::Listener;
-use super::super::demand::undercuts_within;
+use super::super::demand::{REMEDY, undercuts_within};
 use super::super::mistake::Problem;
 use super::super::reader::Value;
 
@@ -14,6 +14,3 @@ pub(super) fn check_demands(listener: &Listener, routes: &[Value<'_>], at: &Valu
         written.wrong(Problem::new(undercut.text(), REMEDY));
     }
 }
-
-const REMEDY: &str = "give it backends of its own, demand the same of all names that lead there, \
-                      or set allow_other_names = true in its clients table";

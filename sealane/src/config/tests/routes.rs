@@ -1,6 +1,8 @@
 //! Keys of a listener that hold for its routes, and names that undercut a demand for client
 //! certificates.
 
+use std::net::SocketAddr;
+
 use super::*;
 
 /// How a key of a listener holds for a route that does not write it.
@@ -184,6 +186,10 @@ fn spellings_of_a_guarded_backend_are_one() {
         ("tls://10.0.0.1:3", "[::ffff:10.0.0.1]:3", true),
         ("unix:/a", "unix:/a", true),
         ("unix:/a", "unix:/b", false),
+        ("127.0.0.1:3", "0.0.0.0:3", true),
+        ("127.0.0.1:3", "[::]:3", true),
+        ("app.localhost:3", "[::ffff:0.0.0.0]:3", true),
+        ("unix:/run/a", "unix:/run/b/../a", true),
     ] {
         let strict = route("a.example", &format!("backends = [\"{strict}\"]\n{REQUIRED}"));
         let loose = route("b.example", &format!("backends = [\"10.0.0.9:9\", \"{loose}\"]"));
@@ -265,12 +271,49 @@ fn looser_way_to_a_guarded_backend_is_refused() {
 }
 
 #[test]
+fn guarded_backend_is_found_by_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap();
+    std::os::unix::net::UnixListener::bind(folder.path().join("a")).unwrap();
+    std::fs::hard_link(folder.path().join("a"), folder.path().join("same")).unwrap();
+    for (to, link) in [("a", "b"), (at, "folder"), ("later", "early")] {
+        std::os::unix::fs::symlink(to, folder.path().join(link)).unwrap();
+    }
+    let addresses: [SocketAddr; 2] = [([10, 0, 0, 1], 0).into(), ([127, 0, 0, 1], 0).into()];
+    for (strict, loose, is_same) in [
+        ("10.0.0.1:3".into(), "known:3".into(), true),
+        ("known:3".into(), "localhost:3".into(), true),
+        ("known:3".into(), "other:3".into(), true),
+        ("10.0.0.2:3".into(), "known:3".into(), false),
+        ("unknown:3".into(), "10.0.0.1:3".into(), false),
+        (format!("unix:{at}/a"), format!("unix:{at}/b"), true),
+        (format!("unix:{at}/a"), format!("unix:{at}/same"), true),
+        (format!("unix:{at}/folder/a"), format!("unix:{at}/a"), true),
+        (format!("unix:{at}/folder/later"), format!("unix:{at}/early"), true),
+        (format!("unix:{at}/a"), format!("unix:{at}/later"), false),
+    ] {
+        let guarded = route("a.example", &format!("backends = [\"{strict}\"]\n{REQUIRED}"));
+        let open = route("b.example", &format!("backends = [\"{loose}\"]"));
+        let config = parse(&asking("", &(guarded + &open))).unwrap();
+        let found = undercuts_here(&config, |name| match name {
+            "unknown" => &[],
+            _ => &addresses,
+        });
+        let texts: Vec<_> = found.within.iter().map(|(_, text)| text.as_str()).collect();
+        let expected = format!("can reach the same backend {strict} as {loose}; give it backends");
+        let is_found = texts.iter().any(|text| text.contains(&expected));
+        assert!(is_found == is_same && texts.len() <= 1, "{strict} {loose}: {texts:?}");
+        assert!(found.between.is_empty());
+    }
+}
+
+#[test]
 fn looser_listener_to_a_guarded_backend_is_found() {
     let other = "[[listener]]\naddress = \"[::1]:444\"\ncertificates = [\"certs\"]\n\
                  backends = [\"b:1\"]\n";
     let found = |clients: &str| {
         let config = parse(&(asking(clients, "") + other)).unwrap();
-        let found = undercuts_between(&config);
+        let found = undercuts_here(&config, |_| &[]).between;
         found.into_iter().map(|(name, text)| format!("{name}: {text}")).collect::<Vec<_>>()
     };
     let expected = "web: requires client certificates, but listener [::1]:444, without a \

@@ -9,6 +9,7 @@ use super::super::plan::{
 };
 use super::super::remark::{Line, Remarks, unknown};
 use super::super::tls::{self, VERSIONS};
+use super::access::Access;
 use super::bind::Bases;
 use super::syntax::{Section, Statement, tell_without_key};
 use super::{World, disabled, is_keepalive, is_own, no_time, take_keepalive, time, with_defaults};
@@ -34,9 +35,13 @@ impl Backend {
         }
         let differs = |(check, _): &&(Option<Check>, Line)| *check != listener.check;
         if let Some((_, line)) = self.checks.iter().find(differs) {
-            let why = "one check holds for all backends of a listener: check all of its servers, \
-                       or none";
+            let why = "one check holds for all backends of a listener; give backends with another \
+                       check, or with none, a listener of their own";
             listener.remarks.left_out(line, "check", why);
+        }
+        // A check in TLS is for backends that all speak it.
+        if let Some(check) = listener.check.as_mut().filter(|_| self.destination.tls.is_none()) {
+            check.in_tls = false;
         }
     }
 }
@@ -115,10 +120,15 @@ pub(super) fn read(
             _ if is_keepalive(statement) => {
                 take_keepalive(statement, "srv", &mut backend.keepalive);
             }
-            "option" if ["tcp-check", "ssl-hello-chk"].contains(&statement.word(1)) => {
-                backend.looks_like_tls |= statement.word(1) == "ssl-hello-chk";
-                let why = "a check connects, and does no more";
-                remarks.note(line, "check", why);
+            "option" if statement.word(1) == "tcp-check" => {
+                remarks.note(line, "check", "a check connects, and does no more");
+            }
+            "option" if statement.word(1) == "ssl-hello-chk" => {
+                backend.looks_like_tls = true;
+                remarks.left_out(line, "check", CHECK_IN_TLS);
+            }
+            "tcp-request" if is_own(statement, section) && section.kind == "backend" => {
+                rule(statement, remarks);
             }
             "option" if is_check(statement) => {
                 let why =
@@ -130,15 +140,7 @@ pub(super) fn read(
                 let why = "name each address; a name stands for all that it has";
                 remarks.left_out(line, "backends", why);
             }
-            "default-server" => {
-                let mut without_key = Vec::new();
-                let mut words = statement.words.iter().skip(1).map(String::as_str);
-                while let Some(word) = words.next() {
-                    let told = (&mut Remarks::default(), &mut without_key);
-                    Server::new(bases).set(word, &mut words, line, told);
-                }
-                tell_options(&without_key, line, remarks);
-            }
+            "default-server" => tell_default(statement, bases, remarks),
             "enabled" | "mode" => {}
             _ if section.kind == "backend" && is_own(statement, section) => {
                 tell_without_key(statement, "backends", remarks);
@@ -170,6 +172,30 @@ fn timeout(
             remarks.left_out(line, "backends", why);
         }
         _ => {}
+    }
+}
+
+/// Says of options of all servers that they have no key.
+fn tell_default(statement: &Statement, bases: &Bases, remarks: &mut Remarks) {
+    let line = &statement.line;
+    let mut without_key = Vec::new();
+    let mut words = statement.words.iter().skip(1).map(String::as_str);
+    while let Some(word) = words.next() {
+        let told = (&mut Remarks::default(), &mut without_key);
+        Server::new(bases).set(word, &mut words, line, told);
+    }
+    tell_options(&without_key, line, remarks);
+}
+
+/// Says of a rule that it is left out: in front of a backend Sealane has none.
+fn rule(statement: &Statement, remarks: &mut Remarks) {
+    let mut access = Access::default();
+    // It is of the kind that decides about access, whatever its condition.
+    match access.add([statement.word(1), statement.word(2)], None, &statement.line) {
+        true if statement.word(2) != "accept" => {
+            remarks.admits_more(&statement.line, "backends", RULES);
+        }
+        _ => remarks.left_out(&statement.line, "backends", RULES),
     }
 }
 
@@ -223,7 +249,10 @@ fn server(
         let why = "HAProxy uses the first backup alone; here all backups take turns";
         remarks.left_out(line, "backends", why);
     }
-    backend.looks_like_tls |= server.checks_tls && !server.speaks_tls;
+    backend.looks_like_tls |= server.checks_tls == Some(true) && !server.speaks_tls;
+    if server.is_checked && server.checks_tls.is_some_and(|in_tls| in_tls != server.speaks_tls) {
+        remarks.left_out(line, "check", CHECK_IN_TLS);
+    }
     backend.checks.push((server.check(check_timeout), line.clone()));
     destination.add_backend(plan::Backend { address, ..server.share }, line, remarks);
 }
@@ -264,7 +293,8 @@ const WORDS_SHOWN_MAX: usize = 16;
 
 struct Server<'b> {
     bases: &'b Bases,
-    checks_tls: bool,
+    /// Whether checks speak TLS; none where that is as for clients.
+    checks_tls: Option<bool>,
     fall: usize,
     inter: Duration,
     is_checked: bool,
@@ -283,7 +313,7 @@ impl<'b> Server<'b> {
     fn new(bases: &'b Bases) -> Self {
         Self {
             bases,
-            checks_tls: false,
+            checks_tls: None,
             fall: 3,
             inter: Duration::from_secs(2),
             is_checked: false,
@@ -318,7 +348,7 @@ impl<'b> Server<'b> {
             "enabled" => self.is_disabled = false,
             "backup" => self.share.is_backup = true,
             "check" => self.is_checked = true,
-            "check-ssl" => self.checks_tls = true,
+            "check-ssl" | "no-check-ssl" => self.checks_tls = Some(word == "check-ssl"),
             "fall" | "rise" => {
                 let Some(count) = number(value(), IN_A_ROW, line, "check", remarks) else { return };
                 match word {
@@ -378,6 +408,7 @@ impl<'b> Server<'b> {
         self.is_checked.then(|| Check {
             every: self.inter.clamp(CHECK_EVERY[0], CHECK_EVERY[1]),
             fall: self.fall,
+            in_tls: self.speaks_tls && self.checks_tls != Some(false),
             rise: self.rise,
             slow_start: self.slow_start.map(|time| time.min(CHECK_EVERY[1])),
             timeout: timeout.clamp(CHECK_TIMEOUT[0], CHECK_TIMEOUT[1]),
@@ -491,6 +522,11 @@ const TIMEOUTS: [&str; 2] = ["backend_timeout", "idle_timeout"];
 
 /// Steps of a server beyond its words.
 const SERVER_STEPS: usize = 16;
+const RULES: &str = "rules hold for a listener: allow, deny, connections_per_client and \
+                     handshakes_per_client";
+const CHECK_IN_TLS: &str = "a check speaks what clients' connections do: in TLS it completes a \
+                            handshake (kind = \"tls\"), without it only connects, and takes a \
+                            backend with broken TLS for one that is up";
 const CHECK: &str = "a check has one interval: every, in [listener.check]";
 const CHECK_EVERY: [Duration; 2] = [Duration::from_millis(100), Duration::from_hours(1)];
 const CHECK_TIMEOUT: [Duration; 2] = [Duration::from_millis(10), Duration::from_mins(1)];

@@ -13,6 +13,8 @@ use super::super::remark::{ASKED, Line, Remarks, unknown};
 use super::super::tls::{self, Tls, VERSIONS};
 use super::World;
 use super::backend::tell_by_reason;
+use super::mutual::Guard;
+use super::routes::keep_order;
 use super::syntax::{Statement, words};
 
 /// Where relative paths begin.
@@ -44,6 +46,7 @@ pub(super) struct Binding {
     pub(super) alpn: Vec<String>,
     pub(super) certificates: Vec<Certificate>,
     clients: Clients,
+    guards: Vec<Guard>,
     pub(super) accepts_proxy: bool,
     pub(super) is_strict: bool,
     pub(super) is_tls: bool,
@@ -91,13 +94,8 @@ impl Binding {
                 }
                 "crt-list" => {
                     let list = bases.certificate(words.next().unwrap_or_default());
-                    binding.certificates.extend(list_of(
-                        &list,
-                        bases,
-                        (files, loads_keys),
-                        line,
-                        remarks,
-                    ));
+                    let list = list_of(&list, bases, (files, loads_keys), line, remarks);
+                    binding.add_list(list);
                 }
                 "ca-file" | "crl-file" => {
                     let path = bases.authority(words.next().unwrap_or_default());
@@ -117,7 +115,7 @@ impl Binding {
                     binding.verify = match words.next() {
                         Some("none") | None => None,
                         Some("optional") => {
-                            remarks.left_out(line, "clients.certificates", ASKED);
+                            remarks.admits_more(line, "clients.certificates", ASKED);
                             Some(false)
                         }
                         Some(_) => Some(true),
@@ -132,8 +130,9 @@ impl Binding {
                 }
             }
         }
-        tell_by_reason(&without_key, "address", line, remarks, reason);
+        tell_options(without_key, line, remarks);
         binding.put_addresses(statement, is_six_alone, remarks);
+        binding.settle_guards();
         binding.settle(remarks);
         binding
     }
@@ -206,6 +205,44 @@ impl Binding {
         listener.goes_on_without_alpn = true;
         listener.tls.clone_from(&self.tls);
         listener.spoken = Spoken::Tls;
+    }
+
+    /// Gives a listener with its destinations the demands of single certificates, and the order of
+    /// its protocols.
+    pub(super) fn put_names_into(&self, listener: &mut Listener, files: &Files) {
+        for guard in &self.guards {
+            guard.put_into(listener, files);
+        }
+        keep_order(listener, files);
+    }
+
+    /// Takes certificates with the demands of some of them.
+    fn add_list(&mut self, (certificates, mut guards): (Vec<Certificate>, Vec<Guard>)) {
+        for guard in &mut guards {
+            guard.is_default &= self.certificates.is_empty();
+        }
+        self.certificates.extend(certificates);
+        self.guards.extend(guards);
+    }
+
+    /// Completes the demands of single certificates by those of the address; if all of them are
+    /// alike, they are of the address.
+    fn settle_guards(&mut self) {
+        for guard in &mut self.guards {
+            if guard.clients.roots.is_empty() {
+                guard.clients.roots.clone_from(&self.clients.roots);
+            }
+            if guard.clients.crls.is_empty() {
+                guard.clients.crls.clone_from(&self.clients.crls);
+            }
+        }
+        let Some(first) = self.guards.first().map(|guard| guard.clients.clone()) else { return };
+        let is_whole = self.guards.len() == self.certificates.len();
+        if is_whole && self.guards.iter().all(|guard| guard.clients == first) {
+            self.verify = Some(first.is_required);
+            self.clients = first;
+            self.guards.clear();
+        }
     }
 
     /// What is asked of clients, if anything is.
@@ -306,19 +343,20 @@ fn list_of(
     (files, loads_keys): (&mut Files, bool),
     line: &Line,
     remarks: &mut Remarks,
-) -> Vec<Certificate> {
+) -> (Vec<Certificate>, Vec<Guard>) {
+    let (mut certificates, mut guards) = (Vec::new(), Vec::new());
     let text = match files.text(Path::new(list)) {
         Ok(text) => text,
         Err(why) => {
             remarks.left_out(line, "certificates", format!("{list} {why}"));
-            return Vec::new();
+            return (certificates, guards);
         }
     };
-    let mut certificates = Vec::new();
     let file: Rc<Path> = Path::new(list).into();
     for (index, written) in text.lines().enumerate() {
         let place = || Line::new(&file, index + 1, written);
-        let words = match words(written) {
+        // HAProxy takes the brackets without blanks.
+        let words = match words(&written.replace('[', " [ ").replace(']', " ] ")) {
             Ok(words) => words,
             Err(why) => {
                 remarks.unquoted(&place(), "certificates", why);
@@ -327,6 +365,10 @@ fn list_of(
         };
         let Some(path) = words.first() else { continue };
         let path = bases.certificate(path);
+        if let Some(mut guard) = Guard::read(&words[1..], bases, &place(), remarks) {
+            guard.is_default = certificates.is_empty();
+            guards.push(guard);
+        }
         // Every text is a list of paths, also a private key that is named by mistake.
         if !files.has_file(&path) {
             let why = "it names no certificate file that is here, as this user sees it";
@@ -340,7 +382,7 @@ fn list_of(
             remarks.left_out(&place(), "certificates", why);
         }
     }
-    certificates
+    (certificates, guards)
 }
 
 /// An address, or two for all of IPv4 and IPv6, as Sealane spells them.
@@ -368,6 +410,16 @@ fn listen_address(text: &str, is_six_alone: bool) -> Result<Vec<String>, String>
         host if !is_six_alone && is_every_address_of_six(host) => both_families(port),
         host => vec![endpoint(host, port)],
     })
+}
+
+/// Says why options have no key.
+fn tell_options(options: Vec<String>, line: &Line, remarks: &mut Remarks) {
+    let is_guard = |option: &String| GUARDS.contains(&option.as_str());
+    let (guards, others): (Vec<_>, Vec<_>) = options.into_iter().partition(is_guard);
+    for option in &guards {
+        remarks.admits_more(line, "address", format!("{option}: {}", reason(option)));
+    }
+    tell_by_reason(&others, "address", line, remarks, reason);
 }
 
 /// Why an option of `bind` has no key.
@@ -402,6 +454,9 @@ const WITH_VALUE: [&str; 20] = [
     "thread",
     "user",
 ];
+
+/// Options that keep clients out.
+const GUARDS: [&str; 2] = ["interface", "namespace"];
 
 const OPTIONS: [(&str, &str); 12] = [
     ("backlog", "the kernel's own limit holds: net.core.somaxconn"),

@@ -2,9 +2,11 @@
 //! client's network.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::super::files::Files;
 use super::syntax::Statement;
+use crate::config::network::network;
 use crate::config::value;
 
 /// What a condition looks at, and which values it holds for.
@@ -12,6 +14,8 @@ use crate::config::value;
 pub(super) enum Test {
     /// A protocol that was agreed on.
     Alpn(Vec<String>),
+    /// Nothing: it always holds.
+    Always,
     /// That the first message is a ClientHello.
     Hello,
     /// A server name, of a session or of a ClientHello.
@@ -46,33 +50,91 @@ pub(super) fn read(words: &[String], acls: &Acls<'_>, files: &Files) -> Option<V
     if first != "if" {
         return None;
     }
+    let positive = |term: Condition| (!term.is_negated).then_some(term.test);
+    let alternatives = terms(rest, acls, files)?.into_iter();
+    alternatives.map(|tests| tests.into_iter().map(positive).collect()).collect()
+}
+
+/// A test that must hold, or must not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    pub(super) is_negated: bool,
+    pub(super) test: Test,
+}
+
+/// The one condition behind `if` or `unless`, if all of it can be said as one.
+pub(super) fn single(words: &[String], acls: &Acls<'_>, files: &Files) -> Option<Condition> {
+    let Some((first, rest)) = words.split_first() else {
+        return Some(Condition { is_negated: false, test: Test::Always });
+    };
+    let is_unless = match first.as_str() {
+        "if" => false,
+        "unless" => true,
+        _ => return None,
+    };
+    let alternatives = terms(rest, acls, files)?;
+    let is_one = |is_negated| {
+        let mut terms = alternatives.iter().flatten();
+        terms.all(|term| term.is_negated == is_negated)
+    };
+    // One of several tests holds, or none of several does.
+    let is_negated = match alternatives.len() {
+        1 if is_one(true) => true,
+        _ if is_one(false) && alternatives.iter().all(|tests| tests.len() == 1) => false,
+        _ => return None,
+    };
+    let mut tests = alternatives.into_iter().flatten().map(|term| term.test);
+    let first = tests.next()?;
+    let test = tests.try_fold(first, joined)?;
+    Some(Condition { is_negated: is_negated != is_unless, test })
+}
+
+/// The tests of a condition: one of several lists, each of which holds where all of its parts do.
+fn terms(words: &[String], acls: &Acls<'_>, files: &Files) -> Option<Vec<Vec<Condition>>> {
     let mut alternatives = vec![Vec::new()];
-    let mut words = rest.iter();
+    let mut words = words.iter();
+    let mut is_negated = false;
     while let Some(word) = words.next() {
-        match word.as_str() {
-            "or" | "||" => alternatives.push(Vec::new()),
-            "and" | "&&" => {}
+        let bare = word.trim_start_matches('!');
+        is_negated ^= (word.len() - bare.len()) % 2 == 1;
+        let test = match bare {
+            // The mark may stand alone.
+            "" | "and" | "&&" => continue,
+            "or" | "||" => {
+                alternatives.push(Vec::new());
+                continue;
+            }
             "{" => {
                 let inner: Vec<_> =
                     words.by_ref().take_while(|word| *word != "}").cloned().collect();
-                alternatives.last_mut()?.push(test(&inner)?);
+                test(&inner)?
             }
-            name => {
-                let named = acls.get(name)?;
-                let values = named.iter().map(|acl| acl.words.len()).sum();
-                if !files.spend(values) {
-                    return None;
-                }
-                let mut named = named.iter();
-                let first = test(named.next()?.words.get(2..)?)?;
-                // Of one name, any may hold.
-                let all = named.try_fold(first, |sum, acl| joined(sum, test(acl.words.get(2..)?)?));
-                alternatives.last_mut()?.push(all?);
-            }
-        }
+            name => named(name, acls, files)?,
+        };
+        alternatives.last_mut()?.push(Condition { is_negated, test });
+        is_negated = false;
     }
     let is_whole = alternatives.iter().all(|tests| !tests.is_empty());
     (is_whole && alternatives.len() <= ALTERNATIVES_MAX).then_some(alternatives)
+}
+
+/// What a name stands for: an `acl`, or a name that HAProxy has.
+fn named(name: &str, acls: &Acls<'_>, files: &Files) -> Option<Test> {
+    let Some(named) = acls.get(name) else {
+        return match name {
+            "LOCALHOST" => Some(Test::Source(vec!["127.0.0.0/8".to_owned()])),
+            "TRUE" => Some(Test::Always),
+            _ => None,
+        };
+    };
+    let values = named.iter().map(|acl| acl.words.len()).sum();
+    if !files.spend(values) {
+        return None;
+    }
+    let mut named = named.iter();
+    let first = test(named.next()?.words.get(2..)?)?;
+    // Of one name, any may hold.
+    named.try_fold(first, |sum, acl| joined(sum, test(acl.words.get(2..)?)?))
 }
 
 /// One that holds where either does.
@@ -93,6 +155,7 @@ pub(super) fn joined(one: Test, other: Test) -> Option<Test> {
             one.extend(other);
             Some(Test::Source(one))
         }
+        (Test::Always, _) | (_, Test::Always) => Some(Test::Always),
         (Test::Hello, Test::Hello) => Some(Test::Hello),
         _ => None,
     }
@@ -105,31 +168,40 @@ fn test(words: &[String]) -> Option<Test> {
     if !["", "lower"].contains(&converters) {
         return None;
     }
-    let (mut method, mut is_file) = ("str", false);
+    let (mut method, mut named_files) = (None, Vec::new());
     let mut values = Vec::new();
     let mut rest = rest.iter().map(String::as_str);
+    let mut has_flags = true;
     while let Some(word) = rest.next() {
         match word {
-            "--" | "-i" if values.is_empty() => {}
-            "-f" if values.is_empty() => is_file = true,
-            "-m" if values.is_empty() => method = rest.next()?,
-            value => values.push(value.to_owned()),
+            "--" if has_flags => has_flags = false,
+            "-i" | "-n" if has_flags => {}
+            "-f" if has_flags => named_files.push(format!("file:{}", rest.next()?)),
+            "-m" if has_flags => method = Some(rest.next()?),
+            flag if has_flags && flag.starts_with('-') => return None,
+            value => {
+                has_flags = false;
+                values.push(value.to_owned());
+            }
         }
     }
+    if fetch == "src" {
+        let is_network = converters.is_empty() && method.is_none_or(|method| method == "ip");
+        let networks = values.iter().map(|value| network_text(value)).collect::<Option<Vec<_>>>();
+        let networks = [named_files, networks.filter(|_| is_network)?].concat();
+        return (!networks.is_empty()).then_some(Test::Source(networks));
+    }
+    let method = method.unwrap_or("str");
     let (fetch, method) = match fetch.strip_suffix("_end") {
         Some(bare) => (bare, "end"),
         None => (fetch, method),
     };
-    if values.is_empty() || is_file && fetch != "src" {
+    if values.is_empty() || !named_files.is_empty() {
         return None;
     }
     match fetch {
         "req.ssl_hello_type" | "req_ssl_hello_type" if values == ["1"] => Some(Test::Hello),
         "req.ssl_sni" | "req_ssl_sni" => names(values, method, true),
-        "src" if is_file => {
-            Some(Test::Source(values.iter().map(|path| format!("file:{path}")).collect()))
-        }
-        "src" => Some(Test::Source(values)),
         "ssl_fc_alpn" if method == "str" => Some(Test::Alpn(values)),
         "ssl_fc_sni" => names(values, method, false),
         _ => None,
@@ -147,6 +219,29 @@ fn names(values: Vec<String>, method: &str, passes_on: bool) -> Option<Test> {
     };
     let names = names.iter().map(|name| value::host_name(name).ok()).collect::<Option<_>>()?;
     Some(Test::Names { names, passes_on, is_deeper: method == "end" })
+}
+
+/// A network as Sealane writes it; HAProxy takes masks, and bits behind a prefix.
+fn network_text(text: &str) -> Option<String> {
+    let Some((address, mask)) = text.split_once('/') else {
+        return network(text).ok().map(|network| network.to_string());
+    };
+    let prefix = match mask.parse::<Ipv4Addr>().map(Ipv4Addr::to_bits) {
+        Ok(bits) if bits.leading_ones() == bits.count_ones() => bits.leading_ones(),
+        Ok(_) => return None,
+        Err(_) => mask.parse().ok()?,
+    };
+    let first: IpAddr = match address.parse().ok()? {
+        IpAddr::V4(v4) => {
+            let behind = u32::MAX.checked_shr(prefix).unwrap_or(0);
+            Ipv4Addr::from_bits(v4.to_bits() & !behind).into()
+        }
+        IpAddr::V6(v6) => {
+            let behind = u128::MAX.checked_shr(prefix).unwrap_or(0);
+            Ipv6Addr::from_bits(v6.to_bits() & !behind).into()
+        }
+    };
+    network(&format!("{first}/{prefix}")).ok().map(|network| network.to_string())
 }
 
 /// Parts of a condition of which one must hold.

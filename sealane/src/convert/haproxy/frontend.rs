@@ -8,11 +8,12 @@ use super::super::plan::{
     BackendTls, CONNECTIONS, LONGEST, Listener, NO_DEFAULT, Plan, Spoken, TLS_ONLY, host_and_port,
     is_tls_port, number,
 };
-use super::super::remark::{Line, Remarks, believes_everybody};
+use super::super::remark::{Remarks, believes_everybody};
 use super::super::tls::Tls;
+use super::access::Access;
 use super::backend::{self, Backend};
 use super::bind::Binding;
-use super::condition::{self, Acls, Test};
+use super::condition::{self, Acls, Condition, Test};
 use super::routes::Routes;
 use super::syntax::{Section, Statement, tell_without_key};
 use super::{
@@ -54,12 +55,12 @@ pub(super) fn read(
 
 #[derive(Default)]
 struct Frontend<'s> {
+    access: Access,
     acls: Acls<'s>,
     /// Those that rules lead to.
     backends: HashMap<&'s str, Backend>,
     bindings: Vec<(Binding, &'s Statement)>,
     default_backend: Option<&'s Statement>,
-    denials: Vec<&'s Line>,
     fin: Option<Duration>,
     listener: Listener,
     own_backend: Option<Backend>,
@@ -137,35 +138,32 @@ impl<'s> Frontend<'s> {
 
     fn take_rule(&mut self, statement: &'s Statement, files: &Files) {
         let (line, listener) = (&statement.line, &mut self.listener);
-        let at = |word: &str| statement.words.iter().position(|each| each == word);
+        let (moment, action) = (statement.word(1), statement.word(2));
         self.inspects |= condition::looks_at(&statement.words, &self.acls, &OF_HELLO, files);
-        let condition = at("if").and_then(|at| {
-            let read = condition::read(statement.words.get(at..)?, &self.acls, files)?;
-            match read.as_slice() {
-                [tests] if tests.len() == 1 => tests.first().cloned(),
-                _ => None,
-            }
-        });
-        match (statement.word(1), statement.word(2), condition) {
-            ("inspect-delay", _, _) | ("content", "accept", Some(Test::Hello)) => {}
-            ("connection", "reject", Some(Test::Source(networks))) => {
-                listener.deny.extend(networks);
-                self.denials.push(line);
-            }
-            ("connection", "expect-proxy", Some(Test::Source(networks))) => {
+        let behind = if action == "expect-proxy" { 4 } else { 3 };
+        let words = statement.words.get(behind..).unwrap_or_default();
+        let condition = condition::single(words, &self.acls, files);
+        match (moment, action, condition) {
+            ("inspect-delay", _, _) => {}
+            (
+                "connection",
+                "expect-proxy",
+                Some(Condition { is_negated: false, test: Test::Source(networks) }),
+            ) => {
                 listener.accept_proxy.get_or_insert_default().extend(networks);
                 let text = "who is from elsewhere is refused here, and is let in without a header \
                             by HAProxy";
                 listener.remarks.left_out(line, "accept_proxy", text);
             }
-            ("connection", "expect-proxy", None) if at("if").is_none() => {
-                listener.accept_proxy = Some(Vec::new());
-                listener.remarks.note(line, "accept_proxy", believes_everybody("HAProxy"));
-            }
-            _ => {
-                let why = "of rules Sealane has allow, deny, accept_proxy, connections_per_client \
-                           and handshakes_per_client";
-                listener.remarks.left_out(line, "", why);
+            (
+                "connection",
+                "expect-proxy",
+                Some(Condition { is_negated: false, test: Test::Always }),
+            ) => listener.accept_proxy = Some(Vec::new()),
+            (_, _, condition) => {
+                if !self.access.add([moment, action], condition, line) {
+                    listener.remarks.left_out(line, "", RULES);
+                }
             }
         }
     }
@@ -245,7 +243,7 @@ impl<'s> Frontend<'s> {
         let mut listeners: Vec<Listener> = Vec::new();
         let size = listener.routes.iter().map(|route| route.names.len() + 2).sum::<usize>()
             + listener.remarks.0.len()
-            + self.denials.len();
+            + self.access.len();
         for (binding, statement) in self.bindings {
             if !world.files.spend_on_copies(size + listeners.len() + 1) {
                 return;
@@ -257,6 +255,7 @@ impl<'s> Frontend<'s> {
                     own.remarks.left_out(&statement.line, "alpn", NO_ALPN);
                     own.alpn.clear();
                 }
+                binding.put_names_into(&mut own, world.files);
             } else if own.spoken != Spoken::TlsPassedOn
                 && own.destination.tls.is_none()
                 && own.routes.is_empty()
@@ -274,18 +273,16 @@ impl<'s> Frontend<'s> {
                 }
             }
             let before = own.remarks.0.len();
-            if binding.accepts_proxy && own.accept_proxy.is_none() {
-                own.accept_proxy = Some(Vec::new());
-                let text = believes_everybody("HAProxy");
-                own.remarks.note(&statement.line, "accept_proxy", text);
-            }
-            if own.accept_proxy.is_some() {
-                for line in &self.denials {
-                    own.remarks.left_out(line, "deny", DENIED_SENDERS);
-                }
+            if binding.accepts_proxy {
+                own.accept_proxy.get_or_insert_default();
             }
             for address in &binding.addresses {
                 own.listen(address, &statement.line);
+            }
+            self.access.put_into(&mut own);
+            if own.accept_proxy.as_ref().is_some_and(Vec::is_empty) {
+                let text = believes_everybody("HAProxy");
+                own.remarks.note(&statement.line, "accept_proxy", text);
             }
             match listeners.iter_mut().find(|each| is_alike(each, &own)) {
                 Some(each) => {
@@ -319,6 +316,7 @@ pub(super) fn is_alike(one: &Listener, other: &Listener) -> bool {
         && one.alpn == other.alpn
         && one.accept_proxy == other.accept_proxy
         && one.refuses_unknown_names == other.refuses_unknown_names
+        && one.routes == other.routes
 }
 
 /// An idle connection ends where HAProxy ends it: by `timeout tunnel`, or when either side has been
@@ -352,5 +350,5 @@ const NO_ALPN: &str = "a rule by protocol was left out, so no protocol is offere
 const OF_HELLO: [&str; 2] = ["req.ssl_", "req_ssl_"];
 /// Fetches of conditions that read the negotiated protocol.
 const OF_ALPN: [&str; 2] = ["ssl_fc_alpn", "ssl_fc_npn"];
-const DENIED_SENDERS: &str = "HAProxy looks at who sends the PROXY header; here the clients that \
-                              it announces are denied: refuse senders by proxy_from";
+const RULES: &str = "of rules Sealane has allow, deny, accept_proxy, connections_per_client and \
+                     handshakes_per_client";

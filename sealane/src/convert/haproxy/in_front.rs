@@ -17,6 +17,7 @@ pub(super) fn read(
     plan: &mut Plan,
 ) {
     let mut remarks = Remarks::default();
+    tell_plain(statements, plan, world);
     let mut listeners: Vec<(Listener, u16)> = Vec::new();
     for statement in statements.iter().filter(|each| each.name() == "bind") {
         let mut of_binding = Remarks::default();
@@ -31,6 +32,7 @@ pub(super) fn read(
         let mut own = Listener { name: Some(section.name.clone()), ..Listener::default() };
         own.remarks = of_binding;
         binding.put_tls_into(&mut own);
+        binding.put_names_into(&mut own, world.files);
         if binding.accepts_proxy {
             own.accept_proxy = Some(Vec::new());
             own.remarks.note(&statement.line, "accept_proxy", believes_everybody("HAProxy"));
@@ -50,6 +52,9 @@ pub(super) fn read(
         own.remarks.left_out(&statement.line, "backends", why);
         own.destination.backends.push(Backend::at(format!("127.0.0.1:{port}")));
         own.destination.proxy_header = Some(ProxyHeader::V2(vec!["alpn", "authority", "ssl"]));
+        for route in &mut own.routes {
+            route.destination.clone_from(&own.destination);
+        }
         own.default_idle_timeout(LONGEST, "HAProxy behind it ends idle connections");
         if !listeners.is_empty() {
             own.name = Some(format!("{}-{}", section.name, listeners.len() + 1));
@@ -69,12 +74,28 @@ pub(super) fn read(
         return;
     };
     for statement in statements {
+        if statement.name() == "tcp-request" && statement.word(1) == "connection" {
+            remarks.admits_more(&statement.line, "backends", SENDERS);
+        }
         if statement.words.iter().any(|word| word.contains("ssl_fc") || word.contains("ssl_c_")) {
             remarks.left_out(&statement.line, "backends", NO_TLS_THERE);
         }
     }
     first.remarks.0.append(&mut remarks.0);
     plan.listeners.extend(listeners.into_iter().map(|(listener, _)| listener));
+}
+
+/// Says of addresses without TLS that they stay, if others of the proxy do not.
+fn tell_plain(statements: &[&Statement], plan: &mut Plan, world: &World<'_>) {
+    let has_tls = |each: &Statement| each.words.iter().skip(2).any(|word| word == "ssl");
+    let (tls, plain): (Vec<&Statement>, Vec<&Statement>) =
+        statements.iter().filter(|each| each.name() == "bind").partition(|each| has_tls(each));
+    if tls.is_empty() || !world.files.spend(plain.len()) {
+        return;
+    }
+    for statement in plain {
+        plan.remarks.left_out(&statement.line, "", PLAIN);
+    }
 }
 
 /// The line of HAProxy behind Sealane.
@@ -102,5 +123,9 @@ const PLAIN_STAYS: &str = "this address stays with HAProxy; if it only redirects
                            listener with plain = \"redirect\" can take it";
 /// From the port of Sealane to that of the proxy behind it.
 const PORTS_AWAY: u16 = 10_000;
+const PLAIN: &str = "this address without TLS stays with HAProxy; to send its clients to https \
+                     alone, write a listener with plain = \"redirect\"";
+const SENDERS: &str = "if HAProxy keeps this line, it sees the address of Sealane here: write \
+                       \"session\" in place of \"connection\" there, which sees the client";
 const NO_TLS_THERE: &str = "behind Sealane HAProxy sees plain bytes with a PROXY header: write \
                             { dst_port 443 } for ssl_fc, and fc_pp_authority for ssl_fc_sni";

@@ -1,6 +1,6 @@
 //! `use_backend` as routes by server name, of which HAProxy takes the first that holds: [`Routes`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::super::files::Files;
 use super::super::plan::{Listener, Route};
@@ -51,8 +51,9 @@ impl Routes {
         let read = condition::read(statement.words.get(2..).unwrap_or_default(), acls, files);
         let named = read.and_then(|alternatives| by_name(alternatives, self.passes_on));
         let Some((rule, is_deeper)) = named else {
-            let why = "routes are by server name, and by the protocol that was agreed on for it";
-            remarks.left_out(&statement.line, "route.names", why);
+            let why = "other rules decide about these clients; routes are by server name, and by \
+                       the protocol that was agreed on for it";
+            remarks.admits_more(&statement.line, "route.names", why);
             return None;
         };
         if is_deeper {
@@ -144,6 +145,77 @@ impl Routes {
     }
 }
 
+/// The route that a name has for protocols without one: its own, or that of its wildcard.
+pub(super) fn base<'r>(routes: &'r [Route], name: &str) -> Option<&'r Route> {
+    let of = |name: &str| {
+        let has_name = |route: &&Route| route.names.iter().any(|own| own == name);
+        routes.iter().filter(|route| route.alpn.is_empty()).find(has_name)
+    };
+    of(name).or_else(|| of(&format!("*.{}", name.split_once('.')?.1)))
+}
+
+/// Makes the order of protocols that of the address, as in HAProxy. Sealane offers those of routes
+/// first, in the order of the routes.
+pub(super) fn keep_order(listener: &mut Listener, files: &Files) {
+    let mut alpn = listener.alpn.clone();
+    let mut seen = HashSet::new();
+    alpn.retain(|protocol| seen.insert(protocol.clone()));
+    // A rule about a protocol that HAProxy does not offer never holds.
+    listener.routes.retain_mut(|route| {
+        let is_of_all = route.alpn.is_empty();
+        route.alpn.retain(|protocol| seen.contains(protocol));
+        is_of_all || !route.alpn.is_empty()
+    });
+    // An empty name is all names.
+    let mut offered: BTreeMap<String, Vec<&String>> = BTreeMap::new();
+    for route in listener.routes.iter().filter(|route| !route.alpn.is_empty()) {
+        let all = [String::new()];
+        let names = if route.names.is_empty() { &all[..] } else { &route.names };
+        for name in names {
+            offered.entry(name.clone()).or_default().extend(&route.alpn);
+        }
+    }
+    let is_kept = |order: &Vec<&String>| {
+        let mut seen = HashSet::new();
+        order.iter().copied().chain(&alpn).filter(|each| seen.insert(*each)).eq(&alpn)
+    };
+    if offered.values().all(is_kept) {
+        return;
+    }
+    let names: Vec<String> = offered.into_keys().collect();
+    let copies = (names.len() + listener.routes.len()).saturating_mul(alpn.len());
+    if !files.spend_on_copies(copies) {
+        return;
+    }
+    let routes = std::mem::take(&mut listener.routes);
+    let (by_protocol, mut ordered): (Vec<_>, Vec<_>) =
+        routes.into_iter().partition(|route| !route.alpn.is_empty());
+    let unconditional = ordered.clone();
+    let last = alpn.iter().rposition(|each| by_protocol.iter().any(|r| r.alpn.contains(each)));
+    for protocol in alpn.iter().take(last.map_or(0, |last| last + 1)) {
+        let mut others: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        for route in by_protocol.iter().filter(|route| route.alpn.contains(protocol)) {
+            if route.names.is_empty() {
+                others.remove("");
+            }
+            for name in &route.names {
+                others.remove(name.as_str());
+            }
+            ordered.push(Route { alpn: vec![protocol.clone()], ..route.clone() });
+        }
+        for name in others {
+            let above = base(&unconditional, name).map(|route| &route.destination);
+            ordered.push(Route {
+                names: if name.is_empty() { Vec::new() } else { vec![name.to_owned()] },
+                alpn: vec![protocol.clone()],
+                destination: above.unwrap_or(&listener.destination).clone(),
+                ..Route::default()
+            });
+        }
+    }
+    listener.routes = ordered;
+}
+
 /// Wildcards that stand for a name among others, and for those that are deeper.
 fn wildcards(name: &str) -> impl Iterator<Item = String> {
     let parents = name.match_indices('.').map(|(at, _)| format!("*{}", &name[at..]));
@@ -164,7 +236,7 @@ fn by_name(alternatives: Vec<Vec<Test>>, passes_on: bool) -> Option<(Rule, bool)
                 Test::Names { passes_on: of_hello, .. } if of_hello == passes_on => {
                     names = Some(test);
                 }
-                Test::Names { .. } | Test::Source(_) => return None,
+                Test::Always | Test::Names { .. } | Test::Source(_) => return None,
             }
         }
         if names.is_none() && alpn.is_empty() {

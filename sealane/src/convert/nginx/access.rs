@@ -73,7 +73,7 @@ impl Access {
             (false, _) => "allow",
         };
         if let Some(rule) = self.rules.iter().find(|rule| rule.key() == key) {
-            listener.remarks.left_out(&rule.line, key, why);
+            listener.remarks.admits_more(&rule.line, key, why);
         }
     }
 
@@ -101,7 +101,10 @@ impl Access {
             is_excepted |= rule.is_allowed;
             if network(&rule.network).is_err() {
                 let why = format!("{:?} is no network", rule.network);
-                listener.remarks.left_out(&rule.line, rule.key(), why);
+                match rule.is_allowed {
+                    true => listener.remarks.left_out(&rule.line, "allow", why),
+                    false => listener.remarks.admits_more(&rule.line, "deny", why),
+                }
             } else if !rule.is_allowed {
                 if is_excepted {
                     let why = "what is denied is denied here, also where allow came first";

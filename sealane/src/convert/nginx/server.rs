@@ -199,6 +199,10 @@ impl Server {
             }
             "ssl_trusted_certificate" => self.trusts.push(first.to_owned()),
             "ssl_verify_client" => self.verify = Some((first.to_owned(), line.clone())),
+            "ssl_verify_depth" if first.parse().is_ok_and(|depth: usize| depth < DEPTH_MAX) => {
+                let why = "a chain of a client may have 8 certificates";
+                remarks.admits_more(line, "clients.roots", why);
+            }
             "ssl_verify_depth" => {
                 remarks.note(line, "clients.roots", "a chain may have 8 certificates");
             }
@@ -335,7 +339,7 @@ impl Server {
                 "off" => {}
                 "optional" | "optional_no_ca" => {
                     if verify == "optional" {
-                        remarks.left_out(line, "clients.certificates", ASKED);
+                        remarks.admits_more(line, "clients.certificates", ASKED);
                     }
                     self.clients.roots.append(&mut self.trusts);
                     self.listener.clients = Some(self.clients.clone());
@@ -423,5 +427,7 @@ fn keepalive(word: &str, line: &Line, remarks: &mut Remarks) -> Option<KeepAlive
     Some(KeepAlive { idle_s, every_s, count })
 }
 
+/// Authorities between a root and a client in the longest chain.
+const DEPTH_MAX: usize = 7;
 /// What Linux has for TCP_KEEPIDLE.
 const LINUX_KEEPALIVE_S: u64 = 7_200;

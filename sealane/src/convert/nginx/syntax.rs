@@ -229,6 +229,7 @@ pub(super) fn tell_without_key(directive: &Directive, remarks: &mut Remarks) {
     let known = OTHERS.iter().find(|(known, _)| *known == name);
     match known {
         None => remarks.unknown(line, "", "nginx"),
+        Some((_, why)) if name == "js_access" => remarks.admits_more(line, "", *why),
         Some((_, why)) if UNSEEN.contains(&name) => remarks.note(line, "", *why),
         Some((_, why)) => remarks.left_out(line, "", *why),
     }

@@ -24,6 +24,10 @@ pub(super) const SWITCHES: [&str; 13] = [
     "verifypeer",
 ];
 
+/// Options of a server that keep clients out.
+pub(super) const GUARDS: [&str; 8] =
+    ["checkemail", "checkip", "ident", "libwrap", "ocsp", "ocspaia", "pskidentity", "psksecrets"];
+
 /// Options of the process.
 pub(super) const PROCESS: [(&str, &str); 18] = [
     ("chroot", UNIT),

@@ -235,8 +235,9 @@ fn no_default_backend_is_left_to_operator() {
 #[test]
 fn protocol_rules_lead_to_their_backend() {
     let rules = |rules: &str| {
-        proxied(&format!("bind :443 ssl crt a alpn h2,http/1.1\n{rules}\ndefault_backend b"))
+        proxied(&format!("bind :443 ssl crt a alpn {ALPN}\n{rules}\ndefault_backend b"))
     };
+    const ALPN: &str = "h2,smtp,http/1.1";
     let of_h2 = "use_backend b if { ssl_fc_alpn h2 }";
     let toml = rules(of_h2);
     assert!(toml.contains("[[listener.route]]\nalpn = [\"h2\"]\n"), "{toml}");
@@ -250,8 +251,8 @@ fn protocol_rules_lead_to_their_backend() {
     let toml = rules(&format!("{of_h2}\n{more}"));
     assert_eq!(toml.matches(copied).count(), 1, "{toml}");
     assert!(toml.contains("names = [\"a.example\"]\nalpn = [\"smtp\"]"), "{toml}");
-    let toml = rules("acl h2 ssl_fc_alpn -i h2\nuse_backend b if h2 or { ssl_fc_alpn grpc }");
-    assert!(toml.contains("\nalpn = [\"h2\", \"grpc\"]\n"), "{toml}");
+    let toml = rules("acl h2 ssl_fc_alpn -i h2\nuse_backend b if h2 or { ssl_fc_alpn smtp }");
+    assert!(toml.contains("\nalpn = [\"h2\", \"smtp\"]\n"), "{toml}");
     for rule in [
         "use_backend b unless { ssl_fc_alpn http/1.1 }",
         "use_backend b if { ssl_fc_alpn h2 } { src 10.0.0.0/8 }",
@@ -301,8 +302,9 @@ fn proxy_in_mode_http_stays_behind() {
                 listen other\nmode http\nbind :10443\nlisten s\nmode http\nbind :90\n\
                 stats enable\n";
     let toml = toml(Dialect::Haproxy, text);
-    assert_eq!(lost(&toml), [4, 5, 6, 7, 9], "{toml}");
+    assert_eq!(lost(&toml), [3, 4, 5, 6, 7, 9], "{toml}");
     for part in [
+        "plain = \"redirect\"",
         "addresses = [\"10.0.0.1:443\", \"[::1]:443\"]",
         "backends = [\"127.0.0.1:10444\"]",
         "\"bind 127.0.0.1:10444 accept-proxy\"",
@@ -375,4 +377,41 @@ fn shares_and_checks_of_servers_are_kept() {
                 bind :443 ssl crt a\nserver a a:1\n";
     let toml = super::toml(Dialect::Haproxy, text);
     assert!(toml.contains("keepalive = "), "{toml}");
+}
+
+/// HAProxy chooses by its own order of protocols, whatever rules name.
+#[test]
+fn order_of_protocols_is_that_of_the_address() {
+    let routes = |alpn: &str, rules: &str| {
+        let toml = proxied(&format!("bind :443 ssl crt a alpn {alpn}\n{rules}\ndefault_backend b"));
+        assert!(lost(&toml).is_empty(), "{toml}");
+        let (_, routes) = toml.split_once("[[listener.route]]").unwrap_or_default();
+        keys(routes, &["backends"])
+    };
+    let h2 = "use_backend b if { ssl_fc_alpn h2 }";
+    const BOTH: &str = "alpn = [\"http/1.1\"]; alpn = [\"h2\"]";
+    assert_eq!(routes("h2,http/1.1", h2), "alpn = [\"h2\"]");
+    assert_eq!(routes("http/1.1,h2", h2), BOTH);
+    let both = "use_backend b if { ssl_fc_alpn h2 }\nuse_backend b if { ssl_fc_alpn http/1.1 }";
+    assert_eq!(routes("http/1.1,h2", both), BOTH);
+    let named = "use_backend b if { ssl_fc_alpn h2 } { ssl_fc_sni a.b }";
+    let expected = "names = [\"a.b\"]; alpn = [\"http/1.1\"]; names = [\"a.b\"]; alpn = [\"h2\"]";
+    assert_eq!(routes("http/1.1,h2", named), expected);
+    assert_eq!(routes("http/1.1", named), "", "HAProxy never offers it");
+}
+
+#[test]
+fn checks_in_tls_are_kept_or_reported() {
+    let with = |server: &str| {
+        let text = format!("listen l\nmode tcp\nbind :443 ssl crt a\nserver s b:1 {server}\n");
+        let toml = toml(Dialect::Haproxy, &text);
+        (toml.lines().any(|line| line == "kind = \"tls\""), lost(&toml) == [4])
+    };
+    let tls = "ssl verify required ca-file c verifyhost b";
+    assert_eq!(with(&format!("{tls} check")), (true, false));
+    assert_eq!(with(&format!("{tls} check check-ssl")), (true, false));
+    assert_eq!(with(&format!("{tls} check no-check-ssl")), (false, true));
+    assert_eq!(with("check check-ssl verify none"), (false, true));
+    assert_eq!(with("check"), (false, false));
+    assert_eq!(with("check-ssl"), (false, false), "there is no check");
 }
