@@ -506,7 +506,9 @@ pub fn read_at_most(
 
 fn unreadable(path: &Path, source: io::Error) -> CertificateFileError {
     let path = path.to_owned();
-    if source.get_ref().is_some_and(|inner| inner.is::<NotRegular>()) {
+    if let Some(inner) = source.get_ref()
+        && inner.is::<NotRegular>()
+    {
         return CertificateFileError::NoFile { path };
     }
     match source.kind() {

@@ -6,6 +6,7 @@
 //! Each lane keeps what it decoded in its own [`LaneKeys`]; its [`LaneResolver`] answers rustls.
 
 mod builder;
+mod chain;
 mod error;
 mod index;
 mod inventory;
@@ -31,6 +32,7 @@ use rustls::{Error as TlsError, InconsistentKeys, SignatureScheme};
 use sha2::{Digest, Sha256};
 
 pub use builder::{DefaultCertificate, IndexBuilder, Indexed};
+pub use chain::ChainFault;
 pub use error::{CertificateError, CertificateWarning};
 pub use index::CertificateIndex;
 pub use inventory::{Inventory, InventoryEntry, NAMES_LISTED_MAX};

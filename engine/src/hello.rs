@@ -121,6 +121,8 @@ impl Hello {
 pub enum Fault {
     /// A fallback to a version before TLS 1.2: somebody may have forced it.
     Fallback,
+    /// A max_fragment_length or a record_size_limit of a value that none may have.
+    IllegalLimit,
     /// The bytes are no TLS, and no plain HTTP either.
     NotTls,
     /// No version since TLS 1.2, or SSL 3 beside one.
@@ -144,8 +146,9 @@ impl Fault {
             Self::Fallback => AlertDescription::InappropriateFallback,
             // RFC 8446 section 6.2, where "invalid length" is this one's.
             Self::Undecodable => AlertDescription::DecodeError,
-            // It may well be decodable: the alert of OpenSSL and BoringSSL for a long message.
-            Self::TooLong => AlertDescription::IllegalParameter,
+            // RFC 6066 section 4, RFC 8449 section 4. A long message may well be decodable: the
+            // alert for it is that of OpenSSL and BoringSSL.
+            Self::IllegalLimit | Self::TooLong => AlertDescription::IllegalParameter,
             // RFC 8446 section 5: whatever it is, it is a record of an unexpected type.
             Self::NotTls | Self::Unexpected => AlertDescription::UnexpectedMessage,
             // RFC 8446 appendix D.5.

@@ -29,6 +29,7 @@ pub mod context;
 #[cfg(test)]
 mod costs;
 pub mod days;
+mod der;
 mod handshake_signatures;
 pub mod hello;
 mod name_constraints;
@@ -40,5 +41,6 @@ pub mod provider;
 mod record;
 mod revocation;
 pub mod session;
+mod signed;
 pub mod text;
 pub mod tickets;

@@ -105,12 +105,17 @@ impl<'a> PeerChain<'a> {
 /// An intermediate certificate that nobody has to send, because it is known here.
 #[derive(Clone, Debug)]
 pub struct KnownIssuer {
+    crl_points: Option<Box<[u8]>>,
     der: Box<[u8]>,
     issuer: Box<[u8]>,
     issuer_key_id: Option<Box<[u8]>>,
     key_id: Option<Box<[u8]>>,
+    may_sign_lists: bool,
+    name_constraints: Option<Box<[u8]>>,
     not_after_s: i64,
     not_before_s: i64,
+    public_key: Box<[u8]>,
+    serial: Box<[u8]>,
     subject: Box<[u8]>,
 }
 
@@ -122,25 +127,35 @@ impl KnownIssuer {
     pub fn parse(der: &[u8]) -> Result<Self, &'static str> {
         let linked = Linked::parse(der)?;
         Ok(Self {
+            crl_points: linked.crl_points.map(Box::from),
             der: der.into(),
             issuer: linked.issuer.into(),
             issuer_key_id: linked.issuer_key_id.map(Box::from),
             key_id: linked.key_id.map(Box::from),
+            may_sign_lists: linked.may_sign_lists,
+            name_constraints: linked.name_constraints.map(Box::from),
             not_after_s: linked.not_after_s,
             not_before_s: linked.not_before_s,
+            public_key: linked.public_key.into(),
+            serial: linked.serial.into(),
             subject: linked.subject.into(),
         })
     }
 
     fn linked(&self) -> Linked<'_> {
         Linked {
+            crl_points: self.crl_points.as_deref(),
             der: &self.der,
             has_version_3: true,
             issuer: &self.issuer,
             issuer_key_id: self.issuer_key_id.as_deref(),
             key_id: self.key_id.as_deref(),
+            may_sign_lists: self.may_sign_lists,
+            name_constraints: self.name_constraints.as_deref(),
             not_after_s: self.not_after_s,
             not_before_s: self.not_before_s,
+            public_key: &self.public_key,
+            serial: &self.serial,
             subject: &self.subject,
         }
     }

@@ -38,6 +38,7 @@ impl Failure {
     pub(crate) fn of_fault(fault: Fault) -> Self {
         let reason = match fault {
             Fault::Fallback => Some("fallback"),
+            Fault::IllegalLimit => Some("misbehaved"),
             Fault::NotTls | Fault::TooLong => None,
             Fault::OldVersion => Some("old_version"),
             Fault::RecordTooLong => Some("record_too_long"),

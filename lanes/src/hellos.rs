@@ -94,9 +94,11 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         self.entry.connection.failure = Some(Box::new(Failure::of_fault(fault)));
         let cause = match fault {
             Fault::NotTls | Fault::OldVersion => Cause::NotTls,
-            Fault::Fallback | Fault::RecordTooLong | Fault::Undecodable | Fault::Unexpected => {
-                Cause::HandshakeFailed
-            }
+            Fault::Fallback
+            | Fault::IllegalLimit
+            | Fault::RecordTooLong
+            | Fault::Undecodable
+            | Fault::Unexpected => Cause::HandshakeFailed,
             Fault::TooLong => Cause::HelloTooLong,
         };
         self.refuse(cause).map(|()| false)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 
+use super::chain::faults;
 use super::key::EncodedKey;
 use super::leaf::{Leaf, Link};
 use super::{
@@ -153,17 +154,17 @@ impl<'a> IndexBuilder<'a> {
             return Err(CertificateError::TooManyNames { label: label.into(), count });
         }
         self.check_fit((label, &leaf, leaf_der), (key_label, &key))?;
-        let (intermediates, links) = self.intern(label, intermediates)?;
+        let links = self.intern(label, intermediates)?;
         self.warn(label, &leaf);
         self.warn_of_chain(label, &leaf, chain, &links);
-        let ends = links.iter().map(|link| link.not_after_s);
+        let ends = links.iter().map(|(_, link)| link.not_after_s);
         let chain_not_after_s = ends.fold(leaf.link.not_after_s, i64::min);
         self.warnings.extend(slow_key(label, key_type));
         let parts = chain.iter().map(Vec::as_slice).chain([key.der()]);
         self.certificates.push(Arc::new(Certificate {
             chain_not_after_s,
             digest: CertificateDigest::of(parts),
-            intermediates,
+            intermediates: links.into_iter().map(|(der, _)| der).collect(),
             key,
             key_type,
             label: label.into(),
@@ -216,11 +217,9 @@ impl<'a> IndexBuilder<'a> {
     /// Keeps one copy of each intermediate, however many chains it is in.
     fn intern(&mut self, label: &str, chain: &[Vec<u8>]) -> Result<Interned, CertificateError> {
         let mut interned = Vec::with_capacity(chain.len());
-        let mut links = Vec::with_capacity(chain.len());
         for (offset, der) in chain.iter().enumerate() {
             if let Some((known, link)) = self.intermediates.get_key_value(der.as_slice()) {
-                interned.push(Arc::clone(known));
-                links.push(Arc::clone(link));
+                interned.push((Arc::clone(known), Arc::clone(link)));
                 continue;
             }
             let link = Link::parse(der).map_err(|reason| CertificateError::BadCertificate {
@@ -230,27 +229,41 @@ impl<'a> IndexBuilder<'a> {
             })?;
             let (der, link): (Arc<[u8]>, _) = (der.as_slice().into(), Arc::new(link));
             self.intermediates.insert(Arc::clone(&der), Arc::clone(&link));
-            interned.push(der);
-            links.push(link);
+            interned.push((der, link));
         }
-        Ok((interned.into(), links))
+        Ok(interned)
     }
 
     /// Warns of what most clients refuse about the certificates behind the server's own.
-    fn warn_of_chain(&mut self, label: &str, leaf: &Leaf, chain: &[Vec<u8>], links: &[Arc<Link>]) {
+    fn warn_of_chain(
+        &mut self,
+        label: &str,
+        leaf: &Leaf,
+        chain: &[Vec<u8>],
+        links: &[(Arc<[u8]>, Arc<Link>)],
+    ) {
+        // As few as keys that are decoded: a signature takes as long.
+        let is_tried = self.keys_to_try > 0;
+        let algorithms = &self.provider.signature_verification_algorithms;
         let warnings = &mut self.warnings;
         let label = || label.to_owned();
         let own = &leaf.link;
         if leaf.has_common_name_only {
             warnings.push(CertificateWarning::CommonNameOnly { label: label() });
         }
-        let is_issuer = |link: &Arc<Link>| link.subject == own.issuer;
+        let is_issuer = |(_, link): &(_, Arc<Link>)| link.subject == own.issuer;
         if own.issuer != own.subject && !links.iter().any(is_issuer) {
             let (label, issuer) = (label(), own.issuer_text());
             let is_published = leaf.is_issuer_published;
             warnings.push(CertificateWarning::IssuerMissing { label, issuer, is_published });
         }
-        for (position, (der, link)) in (2..).zip(chain.iter().skip(1).zip(links)) {
+        let own_der = chain.first().map(Vec::as_slice).unwrap_or_default();
+        let found = faults((own, own_der), links, is_tried.then_some(algorithms), self.now_s);
+        warnings.extend(found.into_iter().map(|fault| {
+            let label = label();
+            CertificateWarning::Chain { label, fault }
+        }));
+        for (position, (der, (_, link))) in (2..).zip(chain.iter().skip(1).zip(links)) {
             if chain.iter().take(position - 1).any(|before| before == der) {
                 warnings.push(CertificateWarning::Repeated { label: label(), position });
                 continue;
@@ -371,7 +384,7 @@ pub(super) struct PlacedName {
 }
 
 /// Intermediates, of which others may have the same copy, with their places in the chain.
-type Interned = (Box<[Arc<[u8]>]>, Vec<Arc<Link>>);
+type Interned = Vec<(Arc<[u8]>, Arc<Link>)>;
 
 /// Clashes by pair of certificates: one renewed file left beside the old one is one warning,
 /// however many names it has.

@@ -1,5 +1,6 @@
 //! What can be wrong with a certificate, its key, or a set of them, and what to do about it.
 
+use super::ChainFault;
 use super::{
     CERTIFICATES_MAX, CHAIN_CERTIFICATES_MAX, KeyType, NAMES_PER_CERTIFICATE_MAX, PEM_BYTES_MAX,
     RSA_BITS_MIN,
@@ -183,6 +184,14 @@ pub enum CertificateError {
 /// What an operator should know about a certificate that is served all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateWarning {
+    /// The certificates of the chain do not fit each other, or servers.
+    #[error("{label}: {fault}")]
+    Chain {
+        /// The file with the chain.
+        label: String,
+        /// What is wrong.
+        fault: ChainFault,
+    },
     /// A certificate of the chain is past its end.
     #[error(
         "{label}: certificate {position} of the chain expired {} ago; clients will refuse it: \

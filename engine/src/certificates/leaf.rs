@@ -4,19 +4,22 @@ use rustls::pki_types::DnsName;
 use x509_parser::asn1_rs::{FromDer, Oid};
 use x509_parser::certificate::{X509Certificate, X509CertificateParser};
 use x509_parser::extensions::{
-    AuthorityInfoAccess, AuthorityKeyIdentifier, BasicConstraints, GeneralName, KeyIdentifier,
-    SubjectAlternativeName,
+    AuthorityInfoAccess, AuthorityKeyIdentifier, BasicConstraints, ExtendedKeyUsage, GeneralName,
+    KeyIdentifier, KeyUsage, SubjectAlternativeName,
 };
 use x509_parser::nom::Parser;
 use x509_parser::oid_registry::{
     OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS, OID_PKIX_AUTHORITY_INFO_ACCESS,
     OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER, OID_X509_EXT_BASIC_CONSTRAINTS,
-    OID_X509_EXT_SUBJECT_ALT_NAME, OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
+    OID_X509_EXT_CRL_DISTRIBUTION_POINTS, OID_X509_EXT_EXTENDED_KEY_USAGE, OID_X509_EXT_KEY_USAGE,
+    OID_X509_EXT_NAME_CONSTRAINTS, OID_X509_EXT_SUBJECT_ALT_NAME,
+    OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
 };
 use x509_parser::x509::{X509Name, X509Version};
 
 use super::key::PublicHalf;
 use super::{KeyType, NAME_BYTES_MAX};
+use crate::der::take;
 
 /// The few facts taken out of a certificate.
 #[derive(Debug)]
@@ -53,7 +56,8 @@ impl Leaf {
         let mut leaf = Self {
             has_common_name_only: false,
             ignored_names: Vec::new(),
-            link: Link::of(&certificate),
+            // A server's own certificate issues none.
+            link: Link::of(&certificate, false),
             is_issuer_published: is_issuer_published(&certificate),
             key_type: half.as_ref().map(|half| half.key_type),
             names: Vec::new(),
@@ -106,10 +110,19 @@ impl Leaf {
 /// The place of a certificate in a chain.
 #[derive(Debug)]
 pub(super) struct Link {
+    pub(super) is_authority: bool,
+    /// Whether its extension extendedKeyUsage, if it has one, is for servers.
+    pub(super) is_for_servers: bool,
     /// The name of its issuer, in DER.
     pub(super) issuer: Box<[u8]>,
     /// Last second of validity, in Unix time.
     pub(super) not_after_s: i64,
+    /// First second of validity, in Unix time.
+    pub(super) not_before_s: i64,
+    /// How many authorities may be between it and a server's own certificate.
+    pub(super) path_len: Option<u32>,
+    /// The SubjectPublicKeyInfo without its header.
+    pub(super) public_key: Box<[u8]>,
     /// The certificate's own name, in DER.
     pub(super) subject: Box<[u8]>,
 }
@@ -117,13 +130,25 @@ pub(super) struct Link {
 impl Link {
     /// Reads any certificate; no signature is checked.
     pub(super) fn parse(der: &[u8]) -> Result<Self, &'static str> {
-        parse(der).map(|certificate| Self::of(&certificate))
+        parse(der).map(|certificate| Self::of(&certificate, is_authority(der)))
     }
 
-    fn of(certificate: &X509Certificate<'_>) -> Self {
+    fn of(certificate: &X509Certificate<'_>, is_authority: bool) -> Self {
+        let mut extensions = certificate.extensions().iter();
+        let usage = extensions.find(|extension| extension.oid == OID_X509_EXT_EXTENDED_KEY_USAGE);
+        let is_for_servers = usage.is_none_or(|extension| {
+            ExtendedKeyUsage::from_der(extension.value)
+                .is_ok_and(|(_, usage)| usage.server_auth || usage.any)
+        });
+        let public_key = take(&mut { certificate.subject_pki.raw });
         Self {
+            is_authority,
+            is_for_servers,
             issuer: certificate.issuer.as_raw().into(),
             not_after_s: certificate.validity.not_after.timestamp(),
+            not_before_s: certificate.validity.not_before.timestamp(),
+            path_len: AuthorityLimits::of(certificate).ok().and_then(|limits| limits.path_len),
+            public_key: public_key.map(|key| key.content.into()).unwrap_or_default(),
             subject: certificate.subject.as_raw().into(),
         }
     }
@@ -159,6 +184,8 @@ impl Validity {
 /// What decides the place of a certificate among others of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linked<'a> {
+    /// The content of its extension cRLDistributionPoints.
+    pub(crate) crl_points: Option<&'a [u8]>,
     pub(crate) der: &'a [u8],
     /// Only this version has extensions.
     pub(crate) has_version_3: bool,
@@ -166,8 +193,15 @@ pub(crate) struct Linked<'a> {
     /// Which of its issuer's keys signed it, if it says so.
     pub(crate) issuer_key_id: Option<&'a [u8]>,
     pub(crate) key_id: Option<&'a [u8]>,
+    /// Whether its key may sign revocation lists: its extension keyUsage does not deny it.
+    pub(crate) may_sign_lists: bool,
+    /// The content of its extension nameConstraints.
+    pub(crate) name_constraints: Option<&'a [u8]>,
     pub(crate) not_after_s: i64,
     pub(crate) not_before_s: i64,
+    /// The SubjectPublicKeyInfo without its header, as anchors have it.
+    pub(crate) public_key: &'a [u8],
+    pub(crate) serial: &'a [u8],
     pub(crate) subject: &'a [u8],
 }
 
@@ -183,14 +217,24 @@ impl<'a> Linked<'a> {
         let own = own.and_then(|value| KeyIdentifier::from_der(value).ok());
         let issuer = extension(OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER);
         let issuer = issuer.and_then(|value| AuthorityKeyIdentifier::from_der(value).ok());
+        let may_sign_lists = match extension(OID_X509_EXT_KEY_USAGE) {
+            Some(value) => KeyUsage::from_der(value).is_ok_and(|(_, usage)| usage.crl_sign()),
+            None => true,
+        };
+        let public_key = take(&mut { certificate.subject_pki.raw });
         Ok(Self {
+            crl_points: extension(OID_X509_EXT_CRL_DISTRIBUTION_POINTS),
             der,
             has_version_3: certificate.version() == X509Version::V3,
             issuer: certificate.issuer.as_raw(),
             issuer_key_id: issuer.and_then(|(_, id)| id.key_identifier.map(|id| id.0)),
             key_id: own.map(|(_, id)| id.0),
+            may_sign_lists,
+            name_constraints: extension(OID_X509_EXT_NAME_CONSTRAINTS),
             not_after_s: certificate.validity.not_after.timestamp(),
             not_before_s: certificate.validity.not_before.timestamp(),
+            public_key: public_key.ok_or("unreadable public key")?.content,
+            serial: certificate.tbs_certificate.raw_serial(),
             subject: certificate.subject.as_raw(),
         })
     }
@@ -223,7 +267,10 @@ pub(crate) struct AuthorityLimits {
 impl AuthorityLimits {
     /// Reads a certificate; no signature is checked.
     pub(crate) fn parse(der: &[u8]) -> Result<Self, &'static str> {
-        let certificate = parse(der)?;
+        Self::of(&parse(der)?)
+    }
+
+    fn of(certificate: &X509Certificate<'_>) -> Result<Self, &'static str> {
         let mut all = certificate.extensions().iter();
         let constraints = all.find(|extension| extension.oid == OID_X509_EXT_BASIC_CONSTRAINTS);
         let constraints = match constraints {

@@ -57,14 +57,16 @@ pub(super) fn parse(message: &[u8]) -> Result<Hello, Fault> {
     match versions.legacy {
         // RFC 8446 appendix D.5: whatever else is offered.
         ..=SSL3 => Err(Fault::OldVersion),
+        _ if is_new && versions.has_illegal_limit => Err(Fault::IllegalLimit),
         _ if is_new => Ok(hello),
         _ if hello.is_fallback => Err(Fault::Fallback),
         _ => Err(Fault::OldVersion),
     }
 }
 
-/// What a hello says of versions below TLS 1.3.
+/// Fields that decide whether a hello is refused: versions below TLS 1.3, and limits of records.
 struct Versions {
+    has_illegal_limit: bool,
     has_tls12: bool,
     legacy: u16,
 }
@@ -73,7 +75,7 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
     let mut reader = Reader(body);
     let legacy = reader.u16()?;
     // The list of versions replaces it, where there is one (RFC 8446 section 4.2.1).
-    let mut versions = Versions { has_tls12: legacy >= TLS12, legacy };
+    let mut versions = Versions { has_illegal_limit: false, has_tls12: legacy >= TLS12, legacy };
     reader.take(VERSION_AND_RANDOM_LEN - 2)?;
     let _session_id = reader.vector8()?;
     let suites = reader.vector16()?;
@@ -104,10 +106,17 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
             EXTENSION_EARLY_DATA => hello.offers_early_data = true,
             EXTENSION_EXTENDED_MASTER_SECRET => hello.lacks_extended_master_secret = false,
             EXTENSION_KEY_SHARE => seen.key_share = true,
-            EXTENSION_MAX_FRAGMENT_LENGTH => seen.fragment_bytes_max = fragment_bytes_max(content),
+            EXTENSION_MAX_FRAGMENT_LENGTH => {
+                let [code] = *content else { return None };
+                seen.fragment_bytes_max = fragment_bytes_max(code);
+                versions.has_illegal_limit |= seen.fragment_bytes_max.is_none();
+            }
             EXTENSION_RECORD_SIZE_LIMIT => {
+                let [high, low] = *content else { return None };
+                let limit = u16::from_be_bytes([high, low]);
                 seen.has_record_size_limit = true;
-                seen.record_bytes_max = record_bytes_max(content);
+                seen.record_bytes_max = record_bytes_max(limit);
+                versions.has_illegal_limit |= limit < RECORD_SIZE_LIMIT_LEGAL;
             }
             EXTENSION_PRE_SHARED_KEY => seen.pre_shared_key = true,
             EXTENSION_RENEGOTIATION_INFO => {
@@ -160,19 +169,16 @@ impl Seen {
     }
 }
 
-/// The limit in an extension max_fragment_length: 512 bytes to 4 KiB.
-fn fragment_bytes_max(extension: &[u8]) -> Option<u16> {
-    match extension {
-        [code @ 1..=4] => Some(1 << (8 + code)),
-        _ => None,
-    }
+/// The limit for a code of max_fragment_length: 512 bytes to 4 KiB.
+fn fragment_bytes_max(code: u8) -> Option<u16> {
+    (1..=4).contains(&code).then(|| 1 << (8 + code))
 }
 
 /// The limit in an extension record_size_limit, without the byte for the type of content that it
 /// counts under TLS 1.3.
-fn record_bytes_max(extension: &[u8]) -> Option<u16> {
-    let limit = Reader(extension).u16().filter(|limit| *limit >= RECORD_SIZE_LIMIT_MIN)?;
-    Some(limit - 1).filter(|limit| usize::from(*limit) < RECORD_PLAIN_MAX)
+fn record_bytes_max(limit: u16) -> Option<u16> {
+    let is_kept = limit >= RECORD_SIZE_LIMIT_MIN && usize::from(limit) <= RECORD_PLAIN_MAX;
+    is_kept.then(|| limit - 1)
 }
 
 /// Whether ChaCha20-Poly1305 is preferred to AES, and whether the hello is a fallback.
@@ -256,6 +262,8 @@ pub(super) const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 const FALLBACK_SCSV: u16 = 0x5600;
 /// RFC 1035 section 2.3.4.
 const HOST_NAME_LEN_MAX: usize = 253;
+/// The smallest record_size_limit that a client may send (RFC 8449 section 4).
+const RECORD_SIZE_LIMIT_LEGAL: u16 = 64;
 /// The smallest record_size_limit that is kept to (RFC 8449 allows 64). The server does not answer
 /// the extension, so it may pass over a limit. Smaller records take more room on the wire than a
 /// lane's buffer has.

@@ -289,6 +289,7 @@ fn what_is_no_hello_is_refused_with_its_alert_as_soon_as_it_shows() {
         assert_eq!(gather(bytes, 1, BYTES_MAX).2, Peek::Refused(fault), "{bytes:?}");
         assert_eq!(fault.alert(), [21, 3, 3, 0, 2, 2, u8::from(alert)]);
     }
+    assert_eq!(Fault::IllegalLimit.alert()[6], u8::from(AlertDescription::IllegalParameter));
     assert_eq!(Fault::TooLong.alert()[6], u8::from(AlertDescription::IllegalParameter));
 }
 
@@ -464,21 +465,33 @@ fn limits_of_records_are_read() {
         for (kind, content) in extensions {
             extend(&mut message, *kind, content);
         }
-        parse(&message).unwrap().record_bytes_max
+        parse(&message).map(|hello| hello.record_bytes_max)
     };
     const FRAGMENT: u16 = 1;
     const SIZE: u16 = 28;
-    assert_eq!(read(&[]), None);
-    for (code, bytes_max) in
-        [(0, None), (1, Some(512)), (2, Some(1024)), (4, Some(4096)), (5, None)]
-    {
-        assert_eq!(read(&[(FRAGMENT, &[code])]), bytes_max, "{code}");
+    assert_eq!(read(&[]), Ok(None));
+    for (code, bytes_max) in [(1, 512), (2, 1024), (4, 4096)] {
+        assert_eq!(read(&[(FRAGMENT, &[code])]), Ok(Some(bytes_max)), "{code}");
     }
-    for (limit, bytes_max) in
-        [(511, None), (512, Some(511)), (1024, Some(1023)), (16_384, Some(16_383)), (16_385, None)]
-    {
+    for code in [0, 5, 255] {
+        assert_eq!(read(&[(FRAGMENT, &[code])]), Err(Fault::IllegalLimit), "{code}");
+    }
+    for limit in [0, 63] {
+        assert_eq!(read(&[(SIZE, &u16::to_be_bytes(limit))]), Err(Fault::IllegalLimit), "{limit}");
+    }
+    for (kind, content) in [(FRAGMENT, &[][..]), (FRAGMENT, &[1, 1]), (SIZE, &[]), (SIZE, &[64])] {
+        assert_eq!(read(&[(kind, content)]), Err(Fault::Undecodable), "{kind} {content:?}");
+    }
+    for (limit, bytes_max) in [
+        (64, None),
+        (511, None),
+        (512, Some(511)),
+        (1024, Some(1023)),
+        (16_384, Some(16_383)),
+        (16_385, None),
+    ] {
         let limit = u16::to_be_bytes(limit);
-        assert_eq!(read(&[(SIZE, &limit)]), bytes_max, "{limit:?}");
-        assert_eq!(read(&[(FRAGMENT, &[1]), (SIZE, &limit)]), bytes_max, "{limit:?}");
+        assert_eq!(read(&[(SIZE, &limit)]), Ok(bytes_max), "{limit:?}");
+        assert_eq!(read(&[(FRAGMENT, &[1]), (SIZE, &limit)]), Ok(bytes_max), "{limit:?}");
     }
 }
