@@ -1,11 +1,11 @@
-//! Name constraints of a trusted authority on mail addresses and directory names:
-//! [`NameConstraints`].
+//! Name constraints of an authority on mail addresses and directory names: [`NameConstraints`].
 //!
 //! webpki refuses every chain below an authority that has them: it judges host names and addresses
 //! alone. Companies and states have such authorities for persons. So these constraints are taken
-//! out of what webpki gets of a root, and judged here (RFC 5280 section 4.2.1.10) for each
-//! certificate of a path. An intermediate is signed, and webpki reads it whole: of that they still
-//! refuse the chain.
+//! out of the copy of a root that webpki gets, and judged here (RFC 5280 section 4.2.1.10) for each
+//! certificate below the authority. An intermediate is signed, and webpki reads it whole: it still
+//! refuses alternative names of these kinds below it. But webpki looks at alternative names alone,
+//! so the mail addresses of a subject are judged here for intermediates too.
 
 use std::collections::BTreeSet;
 
@@ -16,6 +16,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::X509Name;
 
 use crate::client_certificates::alternative_names;
+use crate::der::{SEQUENCE, take, take_all};
 
 /// Constraints on mail addresses and directory names.
 #[derive(Debug, Default)]
@@ -25,28 +26,34 @@ pub(crate) struct NameConstraints {
 }
 
 impl NameConstraints {
-    /// Takes the constraints that are judged here out of the content of an extension
-    /// nameConstraints. Returns them, and what is left for webpki; all is left for it if that
-    /// cannot be read.
-    pub(crate) fn split(extension: &[u8]) -> (Self, Option<Vec<u8>>) {
-        Self::try_split(extension).unwrap_or_else(|| (Self::default(), Some(extension.to_vec())))
+    /// The constraints of an intermediate certificate. `extension` is the content of its extension
+    /// nameConstraints. None if they cannot be read.
+    pub(crate) fn of_intermediate(mut extension: &[u8]) -> Option<Self> {
+        let list = take(&mut extension).filter(|list| list.tag == SEQUENCE)?;
+        Self::split(list.content).map(|(judged, _)| judged)
     }
 
-    fn try_split(mut extension: &[u8]) -> Option<(Self, Option<Vec<u8>>)> {
+    /// Takes the constraints that are judged here out of the content of an extension
+    /// nameConstraints. Returns them and the rest, which is for webpki. None if they cannot be
+    /// read: then no certificate may be accepted below the authority.
+    pub(crate) fn split(extension: &[u8]) -> Option<(Self, Option<Vec<u8>>)> {
         let (mut taken, mut left) = (Self::default(), Vec::new());
-        while !extension.is_empty() {
-            let list = take(&mut extension)?;
+        let lists = take_all(extension)?;
+        // webpki ignores a list that is not in its place.
+        if !lists.is_sorted_by(|one, next| one.tag < next.tag) {
+            return None;
+        }
+        for list in lists {
             let into = match list.tag {
                 PERMITTED => &mut taken.permitted,
                 EXCLUDED => &mut taken.excluded,
                 _ => return None,
             };
-            let (mut subtrees, mut kept) = (list.content, Vec::new());
-            while !subtrees.is_empty() {
-                let subtree = take(&mut subtrees)?;
-                match Subtree::parse(subtree.content) {
-                    Some(judged) => into.push(judged),
-                    None => kept.extend_from_slice(subtree.whole),
+            let mut kept = Vec::new();
+            for subtree in take_all(list.content)? {
+                match take(&mut { subtree.content })?.tag {
+                    DIRECTORY | MAIL => into.push(Subtree::parse(subtree.content)?),
+                    _ => kept.extend_from_slice(subtree.whole),
                 }
             }
             if !kept.is_empty() {
@@ -104,10 +111,10 @@ enum Subtree {
 }
 
 impl Subtree {
-    /// Reads a GeneralSubtree; none if it is judged by webpki.
+    /// Reads a GeneralSubtree of a kind that is judged here; none if it cannot be read.
     fn parse(mut content: &[u8]) -> Option<Self> {
         let base = take(&mut content)?;
-        // Limits of the distance are not used (RFC 5280), and nobody knows what they mean here.
+        // Limits of the distance are not used (RFC 5280).
         match (base.tag, content) {
             (MAIL, []) => Some(Self::Mail(std::str::from_utf8(base.content).ok()?.to_owned())),
             (DIRECTORY, []) => {
@@ -232,35 +239,18 @@ fn has_address(wanted: &str, address: &str) -> bool {
 }
 
 /// An element of DER.
-struct Element<'a> {
-    content: &'a [u8],
-    tag: u8,
-    whole: &'a [u8],
-}
-
-/// Takes the first element off `bytes`.
-fn take<'a>(bytes: &mut &'a [u8]) -> Option<Element<'a>> {
-    let [tag, len, rest @ ..] = *bytes else { return None };
-    let (len, rest) = match *len {
-        short @ 0..=0x7f => (usize::from(short), rest),
-        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
-        0x82 => (usize::from(u16::from_be_bytes(*rest.first_chunk()?)), rest.get(2..)?),
-        _ => return None,
-    };
-    let (content, after) = rest.split_at_checked(len)?;
-    let whole = bytes.get(..bytes.len() - after.len())?;
-    *bytes = after;
-    Some(Element { content, tag: *tag, whole })
-}
-
-/// An element of DER with a content of at most 64 KiB, as all is that [`take`] takes.
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut whole = vec![tag];
-    let [high, low] = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
-    match (high, low) {
-        (0, 0..=0x7f) => whole.push(low),
-        (0, _) => whole.extend([0x81, low]),
-        _ => whole.extend([0x82, high, low]),
+    let digits = content.len().to_be_bytes();
+    let digits: Vec<u8> = digits.into_iter().skip_while(|digit| *digit == 0).collect();
+    match *digits {
+        [] => whole.push(0),
+        [short @ 0..=0x7f] => whole.push(short),
+        // A length has at most 8 digits.
+        _ => whole.push(0x80 | u8::try_from(digits.len()).unwrap_or_default()),
+    }
+    if content.len() > 0x7f {
+        whole.extend(digits);
     }
     whole.extend(content);
     whole
@@ -327,14 +317,31 @@ mod tests {
         let mail = element(0x30, &element(MAIL, b"b.test"));
         let both = element(PERMITTED, &[&host[..], &mail].concat());
         let excluded = element(EXCLUDED, &mail);
-        let (taken, left) = NameConstraints::split(&[both, excluded].concat());
+        let (taken, left) = NameConstraints::split(&[both, excluded].concat()).unwrap();
         assert_eq!((taken.permitted.len(), taken.excluded.len()), (1, 1));
         assert_eq!(left, Some(element(PERMITTED, &host)));
-        let (taken, left) = NameConstraints::split(&element(PERMITTED, &mail));
+        let (taken, left) = NameConstraints::split(&element(PERMITTED, &mail)).unwrap();
         assert_eq!((taken.permitted.len(), left), (1, None));
-        for damaged in [&[PERMITTED][..], &[PERMITTED, 5, 0x30], &[0xa2, 0]] {
-            let (taken, left) = NameConstraints::split(damaged);
-            assert_eq!((taken.permitted.len(), left.as_deref()), (0, Some(damaged)));
+    }
+
+    #[test]
+    fn unreadable_constraints_are_no_constraints() {
+        let with_distance = [&element(MAIL, b"b.test")[..], &[0x80, 1, 1]].concat();
+        let unreadable = [element(MAIL, b"\xff"), element(DIRECTORY, b"\xff"), with_distance];
+        let mut damaged = vec![vec![PERMITTED], vec![PERMITTED, 5, 0x30], vec![0xa2, 0]];
+        damaged.push([element(EXCLUDED, b""), element(PERMITTED, b"")].concat());
+        damaged.extend(unreadable.map(|base| element(EXCLUDED, &element(0x30, &base))));
+        for damaged in damaged {
+            assert!(NameConstraints::split(&damaged).is_none(), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn long_element_keeps_its_length() {
+        for len in [0, 0x7f, 0x80, 0xff, 0x100, 0x1_0000] {
+            let whole = element(0x30, &vec![1; len]);
+            let read = take(&mut &*whole).unwrap();
+            assert_eq!((read.content.len(), read.whole.len()), (len, whole.len()));
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::session::is_authority_as_leaf;
 #[derive(Clone, Debug)]
 pub(crate) struct Pinned {
     hashes: Arc<[[u8; 32]]>,
-    /// Whether there are revocation lists: webpki asks none of them for a certificate without an
+    /// Whether there are revocation lists: none of them is asked for a certificate without an
     /// issuer.
     has_crls: bool,
     purpose: Purpose,

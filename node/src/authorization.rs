@@ -17,6 +17,7 @@ pub fn code(standing: &ClientStanding, chain_len: usize) -> &'static str {
 /// The code for a chain of `chain_len` certificates that is not believed.
 pub fn code_of(distrust: &Distrust, chain_len: usize) -> &'static str {
     match distrust {
+        Distrust::BadCrlSignature => "CRL_SIGNATURE_FAILURE",
         Distrust::BadPurpose => "INVALID_PURPOSE",
         Distrust::BadSignature => "CERT_SIGNATURE_FAILURE",
         Distrust::CrlExpired => "CRL_HAS_EXPIRED",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::{CertRevocationListError, CertificateError, Error, OtherError};
+use rustls::{CertificateError, Error, OtherError};
 use webpki::Error as E;
 
 /// The error of rustls for one of webpki, from which rustls chooses the alert. rustls keeps its own
@@ -23,26 +23,10 @@ pub(crate) fn refusal(error: E) -> Error {
             CertificateError::ExpiredRevocationListContext { time, next_update }
         }
         E::InvalidCertValidity => CertificateError::Expired,
-        E::InvalidCrlSignatureForPublicKey => return CertRevocationListError::BadSignature.into(),
         E::InvalidSignatureForPublicKey => CertificateError::BadSignature,
-        E::IssuerNotCrlSigner => return CertRevocationListError::IssuerInvalidForCrl.into(),
         E::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose,
         E::UnknownIssuer => CertificateError::UnknownIssuer,
         E::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
-        E::UnsupportedCrlSignatureAlgorithmContext(context) => {
-            return CertRevocationListError::UnsupportedSignatureAlgorithmContext {
-                signature_algorithm_id: context.signature_algorithm_id,
-                supported_algorithms: context.supported_algorithms,
-            }
-            .into();
-        }
-        E::UnsupportedCrlSignatureAlgorithmForPublicKeyContext(context) => {
-            return CertRevocationListError::UnsupportedSignatureAlgorithmForPublicKeyContext {
-                signature_algorithm_id: context.signature_algorithm_id,
-                public_key_algorithm_id: context.public_key_algorithm_id,
-            }
-            .into();
-        }
         E::UnsupportedSignatureAlgorithmContext(context) => {
             CertificateError::UnsupportedSignatureAlgorithmContext {
                 signature_algorithm_id: context.signature_algorithm_id,
@@ -75,6 +59,9 @@ pub(crate) fn words(error: &E) -> String {
         E::UnsupportedCriticalExtension => "it has a critical extension that is not known",
         E::UnsupportedCrlVersion => "it is not of version 2",
         E::UnsupportedDeltaCrl => "it is a delta list, which has only the changes of another",
+        E::UnsupportedCrlIssuingDistributionPoint => {
+            "it is for a distribution point whose name is relative to its issuer's"
+        }
         E::UnsupportedIndirectCrl => "it is an indirect list, for certificates of other issuers",
         E::UnsupportedRevocationReasonsPartitioning => "it is for some reasons of revocation only",
         other => return spaced(&format!("{other:?}")),

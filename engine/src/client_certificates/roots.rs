@@ -26,8 +26,8 @@ use crate::revocation::{List, RevocationList, RevocationLists};
 /// Authorities that may issue to clients, with their revocation lists: immutable, shared by all
 /// lanes, and read-only for them.
 ///
-/// With a list, every certificate of a chain must be on the books of one, and lists count only
-/// until their next update is due. A certificate that issued itself and is given here may be a
+/// With lists, one of them must cover each certificate of a chain, and lists count only until their
+/// next update is due. A certificate that issued itself and is given here may be a
 /// client's own; if it is no authority's, nobody else's is believed because of it. An intermediate
 /// authority that is given here need not be sent by clients, and is believed as far as one that is
 /// trusted issued it, as OpenSSL has it.
@@ -36,10 +36,8 @@ pub struct ClientRoots {
     /// A digest of the roots and of the lists too.
     content: [u8; 32],
     digest: [u8; 32],
-    lists: Arc<[RevocationList]>,
     rules: Arc<ClientRules>,
     subjects: Arc<[DistinguishedName]>,
-    superseded: Arc<[RevocationList]>,
     trust: Arc<Trust>,
 }
 
@@ -80,24 +78,19 @@ impl ClientRoots {
             hash.update(Sha256::digest(der));
         }
         let lists = lists.into_iter().map(|(_, list)| list).collect();
-        let (crls, superseded) = RevocationLists::choose(lists);
-        let anchors = roots.anchors(|anchors, der| {
-            match (is_authority(der), is_self_issued(der)) {
-                // webpki believes whatever an anchor signed, also if the anchor may sign nothing.
-                (false, _) => Anchors::default().trust(der),
-                (true, true) => anchors.trust(der),
-                (true, false) => anchors.know(der),
-            }
-        })?;
+        let crls = RevocationLists::new(lists, roots.ders());
+        let anchors =
+            roots.anchors(|anchors, der| match is_authority(der) && !is_self_issued(der) {
+                true => anchors.know(der),
+                false => anchors.trust(der),
+            })?;
         let own = roots.ders().filter(|der| is_self_issued(der));
         let pinned = Pinned::all(own, Purpose::Client, !crls.is_empty());
         Ok(Self {
             content: hash.finalize().into(),
             digest,
-            lists: crls.shown().cloned().collect(),
             rules: Arc::default(),
             subjects: roots.subjects()?.into(),
-            superseded: superseded.into(),
             trust: Arc::new(Trust { anchors, crls, pinned }),
         })
     }
@@ -111,10 +104,8 @@ impl ClientRoots {
         Self {
             content: digest,
             digest,
-            lists: Arc::default(),
             rules: Arc::default(),
             subjects: Arc::default(),
-            superseded: Arc::default(),
             trust: Arc::new(Trust { anchors, crls, pinned }),
         }
     }
@@ -144,26 +135,33 @@ impl ClientRoots {
         &self.subjects
     }
 
-    /// The revocation lists that count.
-    pub fn lists(&self) -> &[RevocationList] {
-        &self.lists
+    /// The revocation lists that count at a time, in Unix time, or will count later.
+    pub fn lists(&self, now_s: i64) -> Vec<RevocationList> {
+        self.trust.crls.counting(now_s)
     }
 
-    /// The lists that do not count, because there is a newer one of the same issuer.
-    pub fn superseded(&self) -> &[RevocationList] {
-        &self.superseded
+    /// The lists that do not count at a time, in Unix time, because the same key signed a newer one
+    /// that does.
+    pub fn superseded(&self, now_s: i64) -> Vec<RevocationList> {
+        self.trust.crls.superseded(now_s)
+    }
+
+    /// The lists of authorities that are among the roots, with a signature that is none of theirs.
+    pub fn unsigned(&self) -> Vec<RevocationList> {
+        self.trust.crls.unsigned()
     }
 
     /// The authorities of which there is no list, as RFC 4514 writes names, if there are lists at
     /// all: whoever they issued is refused.
     pub fn unlisted(&self) -> Vec<String> {
-        let is_listed = |name: &[u8]| self.lists.iter().any(|list| *list.issuer == *name);
+        let lists = self.trust.crls.signed();
+        let is_listed = |name: &[u8]| lists.iter().any(|list| *list.issuer == *name);
         let names = self.subjects.iter().filter(|name| !is_listed(name.as_ref()));
         let read = |name: &DistinguishedName| {
             X509Name::from_der(name.as_ref())
                 .map_or_else(|_| String::new(), |(_, n)| distinguished(&n))
         };
-        if self.lists.is_empty() { Vec::new() } else { names.map(read).collect() }
+        if self.trust.crls.is_empty() { Vec::new() } else { names.map(read).collect() }
     }
 
     /// Tells these roots from all others; neither their order nor repetitions count. The lists are
@@ -285,7 +283,7 @@ impl fmt::Debug for ClientRoots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientRoots")
             .field("anchors", &self.trust.anchors)
-            .field("crls", &self.lists.len())
+            .field("crls", &self.trust.crls)
             .finish_non_exhaustive()
     }
 }

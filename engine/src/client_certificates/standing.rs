@@ -32,6 +32,12 @@ pub enum Distrust {
          another key"
     )]
     BadSignature,
+    /// The only lists for it are not signed by its issuer's key, or that key may not sign lists.
+    #[error(
+        "a revocation list is not signed by the key that issued the client's certificate, or its \
+         issuer may not sign lists; fetch the list again"
+    )]
+    BadCrlSignature,
     /// A revocation list should have been renewed by now.
     #[error("a revocation list is out of date; fetch the next one")]
     CrlExpired,
@@ -100,6 +106,7 @@ impl Distrust {
     /// In one word, for logs.
     pub fn label(&self) -> &'static str {
         match self {
+            Self::BadCrlSignature => "crl_signature",
             Self::BadPurpose => "purpose",
             Self::BadSignature => "signature",
             Self::CrlExpired => "crl_expired",
@@ -118,6 +125,7 @@ impl Distrust {
     /// Why rustls refused `chain`.
     pub(super) fn of(error: Error, chain: &[CertificateDer<'_>]) -> Self {
         use CertificateError as E;
+        use webpki::Error as W;
         let Error::InvalidCertificate(refusal) = &error else { return Self::Other(error) };
         match refusal {
             E::ApplicationVerificationFailure => Self::NotNamed,
@@ -129,18 +137,19 @@ impl Distrust {
             E::Revoked => Self::Revoked,
             E::UnknownIssuer => Self::unknown_issuer(chain),
             E::UnknownRevocationStatus => Self::RevocationUnknown,
-            _ if unnamed(refusal) == Some(&webpki::Error::NameConstraintViolation) => {
-                Self::NameConstraints
-            }
-            _ if unnamed(refusal) == Some(&webpki::Error::PathLenConstraintViolated) => {
-                Self::PathTooLong
-            }
             _ if is_authority_as_leaf(refusal)
                 && chain.first().is_some_and(|leaf| is_self_issued(leaf)) =>
             {
                 Self::SelfSigned
             }
-            _ => Self::Other(error),
+            _ => match unnamed(refusal) {
+                Some(W::InvalidCrlSignatureForPublicKey | W::IssuerNotCrlSigner) => {
+                    Self::BadCrlSignature
+                }
+                Some(W::NameConstraintViolation) => Self::NameConstraints,
+                Some(W::PathLenConstraintViolated) => Self::PathTooLong,
+                _ => Self::Other(error),
+            },
         }
     }
 

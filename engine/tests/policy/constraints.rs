@@ -1,12 +1,14 @@
 //! Authorities that may issue for some names alone.
 
+use std::sync::Arc;
+
 use rcgen::string::BmpString;
 use rcgen::{
     CertificateParams, CertifiedIssuer, CustomExtension, DistinguishedName, DnType, DnValue,
     GeneralSubtree, IsCa, KeyPair, NameConstraints, OtherNameValue, SanType,
 };
 use rustls::version::TLS13;
-use sealane_engine::client_certificates::{ClientStanding, Distrust};
+use sealane_engine::client_certificates::{ClientRoots, ClientStanding, Distrust};
 use sealane_engine::policy::ClientCertificates;
 use sealane_engine::provider::ProviderChoice;
 
@@ -48,7 +50,11 @@ fn address(text: &str) -> SanType {
 }
 
 fn standing(root: &Authority, identity: &Identity) -> ClientStanding {
-    let policy = asking(ClientCertificates::Asked(root.roots(&[])));
+    judged(root.roots(&[]), identity)
+}
+
+fn judged(roots: Arc<ClientRoots>, identity: &Identity) -> ClientStanding {
+    let policy = asking(ClientCertificates::Asked(roots));
     let server = Server::new(ProviderChoice::Auto, policy, &ED25519);
     let client = Client { identity: Some(identity.resolver()), ..Client::default() };
     let session = server.accept(&client, "a.test", &TLS13).unwrap();
@@ -192,5 +198,49 @@ fn constraints_hold_for_intermediates_too() {
         let mut identity = client(&between, vec![], "Acme");
         identity.chain.push(between.0.der().clone());
         assert_eq!(standing(&root, &identity), expected);
+    }
+}
+
+/// An attribute emailAddress in the subject.
+fn with_subject_mail(leaf: &mut CertificateParams, address: &str) {
+    let kind = DnType::CustomDnType(vec![1, 2, 840, 113_549, 1, 9, 1]);
+    let value = DnValue::Ia5String(address.try_into().unwrap());
+    leaf.distinguished_name.push(kind, value);
+}
+
+#[test]
+fn subject_mail_keeps_to_intermediates_constraints() {
+    let root = Authority::new();
+    for (permitted, excluded) in
+        [(vec![mail("good.test")], vec![]), (vec![], vec![mail("bad.test")])]
+    {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "constrained intermediate");
+        params.name_constraints =
+            Some(NameConstraints { permitted_subtrees: permitted, excluded_subtrees: excluded });
+        let key = KeyPair::generate().unwrap();
+        let between = Authority(CertifiedIssuer::signed_by(params, key, &root.0).unwrap());
+        // One more, so that the constrained one is not the issuer.
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "below it");
+        let key = KeyPair::generate().unwrap();
+        let below = Authority(CertifiedIssuer::signed_by(params, key, &between.0).unwrap());
+        for (host, expected) in [
+            ("good.test", ClientStanding::Verified),
+            ("bad.test", unverified(Distrust::NameConstraints)),
+        ] {
+            let mut identity = below.issue(|leaf| {
+                leaf.subject_alt_names.clear();
+                with_subject_mail(leaf, &format!("a@{host}"));
+            });
+            identity.chain.push(below.0.der().clone());
+            let pems = [root.pem(), between.pem()];
+            let known = ClientRoots::from_pem(&pems.each_ref().map(String::as_bytes), &[]);
+            assert_eq!(judged(Arc::new(known.unwrap()), &identity), expected, "known, {host}");
+            identity.chain.push(between.0.der().clone());
+            assert_eq!(standing(&root, &identity), expected, "sent, {host}");
+        }
     }
 }

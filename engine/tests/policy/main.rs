@@ -10,6 +10,7 @@ mod chains;
 mod clients;
 mod constraints;
 mod key_log;
+mod list_keys;
 mod lists;
 mod rig;
 mod signatures;

@@ -17,6 +17,7 @@ use self::error::{ClientTrustError, EndedList};
 use super::last_good::ByPath;
 use super::{Found, LastGood, Material, Reading, Survey, said_of_route};
 use crate::config::{self, ClientDemand, ClientTrust, Route};
+use crate::timestamp::Timestamp;
 
 pub(super) const MATERIAL: Material = Material { files, read };
 
@@ -62,9 +63,8 @@ pub struct ClientsSummary {
 impl ClientsSummary {
     /// What was found of a listener, if its clients are asked for anything.
     pub(super) fn of(survey: &Survey<'_>) -> Option<Self> {
-        let believed = survey.clients.iter().filter_map(|believed| believed.roots.as_ref());
         let mut lists: Vec<RevocationList> = Vec::new();
-        for list in believed.flat_map(|roots| roots.lists()) {
+        for list in survey.clients.iter().flat_map(|believed| &believed.lists) {
             if !lists.contains(list) {
                 lists.push(list.clone());
             }
@@ -88,6 +88,8 @@ pub struct RootFile {
 
 /// Whose certificates are believed, as it is asked for.
 pub struct Believed<'c> {
+    /// The revocation lists that count.
+    pub lists: Vec<RevocationList>,
     /// What was read for that, if it is in order.
     pub roots: Option<Arc<ClientRoots>>,
     /// The trust as it is written.
@@ -104,7 +106,9 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         // A route that says nothing of it has what its listener has.
         if !survey.clients.iter().any(|believed| believed.trust == trust) {
             let roots = believe(survey, reading, route, trust);
-            survey.clients.push(Believed { roots, trust });
+            let now_s = reading.now_s();
+            let lists = roots.as_ref().map(|roots| roots.lists(now_s)).unwrap_or_default();
+            survey.clients.push(Believed { lists, roots, trust });
         }
     }
 }
@@ -328,22 +332,26 @@ impl Loaded {
                 kinds.join(" and ")
             )
         }));
-        for list in made.lists().iter().filter(|list| list.next_update_s <= now_s) {
+        for list in made.lists(now_s).iter().filter(|list| list.next_update_s <= now_s) {
             let ended = EndedList::of(list);
             if trust.rules.accept_ended_lists {
                 self.warnings.push(format!("{ended}; it counts on: fetch a newer one"));
                 continue;
             }
-            let path = PathBuf::from(list.label.strip_prefix("crls: ").unwrap_or(&list.label));
-            self.ended.push(Found {
-                is_kept: false,
-                path: path.clone(),
-                source: path,
-                text: ClientTrustError::Ended(ended).to_string(),
-                without: WITHOUT_LIST,
-            });
+            self.ended.push(used(list, &ClientTrustError::Ended(ended)));
         }
-        self.warnings.extend(made.superseded().iter().map(|list| {
+        for list in made.unsigned() {
+            let RevocationList { issuer_text, label, .. } = &list;
+            let (label, issuer) = (label.clone(), issuer_text.clone());
+            self.ended.push(used(&list, &ClientTrustError::Unsigned { issuer, label }));
+        }
+        for list in made.lists(now_s).iter().filter(|list| list.this_update_s > now_s) {
+            let RevocationList { issuer_text, label, this_update_s, .. } = list;
+            let from = Timestamp::from_unix_s(*this_update_s);
+            self.warnings
+                .push(format!("{label}: its list of {issuer_text:?} counts from {from} on"));
+        }
+        self.warnings.extend(made.superseded(now_s).iter().map(|list| {
             let RevocationList { issuer_text, label, .. } = list;
             format!(
                 "{label}: it has a list of {issuer_text:?} that a newer one supersedes; remove it"
@@ -381,6 +389,13 @@ impl Loaded {
         }
         Some(Text { bytes: settled.value?, path: path.to_owned() })
     }
+}
+
+/// The fault of a list that is used as it is.
+fn used(list: &RevocationList, error: &ClientTrustError) -> Found {
+    let path = PathBuf::from(list.label.strip_prefix("crls: ").unwrap_or(&list.label));
+    let (source, text) = (path.clone(), error.to_string());
+    Found { is_kept: false, path, source, text, without: WITHOUT_LIST }
 }
 
 /// The last good state of one kind of file.
@@ -488,8 +503,8 @@ const WITHOUT_LIST: &str = "clients that need the list are refused";
 const WITHOUT_ROOTS: &str = "clients whose certificates it verifies are refused";
 /// What DER begins with.
 const DER_SEQUENCE: u8 = 0x30;
-const NO_ROOT: &str = "roots: only intermediate authorities, so no client is trusted; add the \
-                       certificate of the root that issued them";
+const NO_ROOT: &str = "roots: only intermediate authorities or leaf certificates, so no client is \
+                       trusted; add the certificate of the root that issued them";
 const SHARED_TICKETS: &str = "whoever has the file of tickets.root can claim to be any of the \
                               clients, because a ticket stands for a certificate; keep it as you \
                               keep a private key, or remove tickets.root";

@@ -88,6 +88,16 @@ fn a_histogram_grows_up_to_its_count() {
     assert_eq!(series["t_seconds_sum{lane=\"3\"}"], 1.5);
 }
 
+fn list((next_update_s, issuer): (i64, &str)) -> RevocationList {
+    RevocationList {
+        issuer: Box::default(),
+        issuer_text: issuer.into(),
+        label: String::new(),
+        next_update_s,
+        this_update_s: 0,
+    }
+}
+
 fn busy() -> ControlState {
     let lanes = [Arc::new(Counters::default()), Arc::new(Counters::default())];
     lanes.iter().for_each(|lane| lane.generation.set(3));
@@ -132,14 +142,7 @@ fn busy() -> ControlState {
             },
             clients: Some(ClientsSummary {
                 demand: Some(ClientDemand::Required),
-                lists: [(103, "CN=a"), (102, "CN=a"), (104, "CN=b")]
-                    .map(|(next_update_s, issuer)| RevocationList {
-                        issuer: Box::default(),
-                        issuer_text: issuer.into(),
-                        label: String::new(),
-                        next_update_s,
-                    })
-                    .into(),
+                lists: [(103, "CN=a"), (102, "CN=a"), (104, "CN=b")].map(list).into(),
                 roots: vec![RootFile {
                     not_after_s: 105,
                     source: "clients.pem".into(),

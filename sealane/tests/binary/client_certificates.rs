@@ -310,6 +310,9 @@ fn what_is_wrong_with_roots_and_lists_is_told_with_the_remedy() {
     let other = ClientAuthority::root(at, "Other CA");
     std::fs::write(at.join("other.pem"), other.list(&[])).unwrap();
     std::fs::write(at.join("constrained.pem"), constrained()).unwrap();
+    std::fs::create_dir(at.join("another")).unwrap();
+    let stranger = ClientAuthority::root(&at.join("another"), "Clients CA");
+    std::fs::write(at.join("strange.pem"), stranger.list(&[])).unwrap();
     for (kind, keys, said) in WRONG {
         let demand = "certificates = \"required\"";
         let text = format!(
@@ -335,7 +338,13 @@ fn constrained() -> String {
 }
 
 /// The keys of a listener that demands certificates, and what is said of them.
-const WRONG: [(&str, &str, &str); 12] = [
+const WRONG: [(&str, &str, &str); 13] = [
+    (
+        "errors",
+        "roots = [\"clients.pem\"]\ncrls = [\"list.pem\", \"strange.pem\"]",
+        "clients: crls: strange.pem: no certificate in roots has the key that signed its list of \
+         \"CN=Clients CA\", so it does not count",
+    ),
     (
         "warnings",
         "roots = [\"constrained.pem\"]",

@@ -111,6 +111,27 @@ fn root_shown_as_own_certificate_is_accepted() {
     }
 }
 
+/// A backend must not issue certificates for another one.
+#[test]
+fn root_that_is_no_authority_issues_none() {
+    for is_ca in [IsCa::NoCa, IsCa::ExplicitNoCa] {
+        let mut params = CertificateParams::new(vec!["two.test".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a backend");
+        params.is_ca = is_ca;
+        let key = KeyPair::generate().unwrap();
+        let own = Authority(CertifiedIssuer::self_signed(params, key).unwrap());
+        let roots = [own.roots(), Authority::new("another").roots()];
+        let roots = Roots::joined(&roots).unwrap();
+        let options =
+            ClientOptions { groups: vec![Group::X25519], ..ClientOptions::trusting(roots) };
+        let slot = ContextSlot::new(ClientContexts::new().context(&options).unwrap());
+        for behind in [vec![], vec![own.0.der().clone()]] {
+            let issued = server(&own, behind);
+            refused(connect(&mut lane(&slot), "one.test", &issued));
+        }
+    }
+}
+
 /// A server for one.test that sends more than its certificate.
 fn server(issuer: &Authority, behind: Vec<CertificateDer<'static>>) -> Arc<ServerConfig> {
     let key = KeyPair::generate().unwrap();

@@ -60,6 +60,17 @@ pub(super) enum ClientTrustError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A list of an authority that did not sign it.
+    #[error(
+        "{label}: no certificate in roots has the key that signed its list of {issuer:?}, so it \
+         does not count; fetch it again, or add the certificate of that key to roots"
+    )]
+    Unsigned {
+        /// The name of the authority.
+        issuer: String,
+        /// The file.
+        label: String,
+    },
 }
 
 /// A list whose next update is overdue, in words.

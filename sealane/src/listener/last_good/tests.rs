@@ -180,7 +180,7 @@ fn believed(survey: &Survey<'_>) -> String {
     let (all, unlisted) = (roots.subjects().len(), roots.unlisted().len());
     match roots.has_no_authority() {
         true => "nobody".into(),
-        false => format!("{all} authorities, {} lists, {unlisted} unlisted", roots.lists().len()),
+        false => format!("{all} authorities, {} lists, {unlisted} unlisted", roots.lists(0).len()),
     }
 }
 
@@ -305,7 +305,7 @@ fn bad_list_fails_closed() {
     // Its neighbour is renewed.
     rig.write("other.crl", &list_until(&other, 2031));
     let renewed = |survey: &Survey<'_>| {
-        let lists = survey.clients[0].roots.as_ref().unwrap().lists();
+        let lists = &survey.clients[0].lists;
         lists.iter().map(|list| list.next_update_s).max().unwrap().to_string()
     };
     assert_eq!(rig.read(renewed).unwrap().found, "1924992000");
