@@ -62,8 +62,8 @@ pub(super) enum ClientTrustError {
     },
     /// A list of an authority that did not sign it.
     #[error(
-        "{label}: no certificate in roots has the key that signed its list of {issuer:?}, so it does \
-         not count; fetch it again, or add the certificate of that key to roots"
+        "{label}: no certificate in roots has the key that signed its list of {issuer:?}, so it \
+         does not count; fetch it again, or add the certificate of that key to roots"
     )]
     Unsigned {
         /// The name of the authority.
@@ -71,15 +71,6 @@ pub(super) enum ClientTrustError {
         /// The file.
         label: String,
     },
-}
-
-/// The text of an error, with the key `crls`, which programs that embed the engine call `crl`.
-fn with_key_of_listeners(error: &ClientRootsError) -> String {
-    let text = error.to_string();
-    match text.strip_prefix("crl: ") {
-        Some(what) => format!("crls: {what}"),
-        None => text,
-    }
 }
 
 /// A list whose next update is overdue, in words.
