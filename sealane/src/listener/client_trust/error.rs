@@ -73,6 +73,15 @@ pub(super) enum ClientTrustError {
     },
 }
 
+/// The text of an error, with the key `crls`, which programs that embed the engine call `crl`.
+fn with_key_of_listeners(error: &ClientRootsError) -> String {
+    let text = error.to_string();
+    match text.strip_prefix("crl: ") {
+        Some(what) => format!("crls: {what}"),
+        None => text,
+    }
+}
+
 /// A list whose next update is overdue, in words.
 #[derive(Debug)]
 pub(super) struct EndedList {
