@@ -506,9 +506,7 @@ pub fn read_at_most(
 
 fn unreadable(path: &Path, source: io::Error) -> CertificateFileError {
     let path = path.to_owned();
-    if let Some(inner) = source.get_ref()
-        && inner.is::<NotRegular>()
-    {
+    if NotRegular::is_cause_of(&source) {
         return CertificateFileError::NoFile { path };
     }
     match source.kind() {

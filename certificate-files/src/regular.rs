@@ -1,6 +1,7 @@
 //! Regular files, opened for reading so that nothing at a path holds up a process:
 //! [`open_regular`], and [`read_text`] for files of text.
 
+use std::error::Error;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
@@ -34,6 +35,13 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 #[error("it is {0}, not a file")]
 pub struct NotRegular(&'static str);
 
+impl NotRegular {
+    /// Whether an error of [`open_regular`] is this one.
+    pub fn is_cause_of(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<Self>)
+    }
+}
+
 /// Reads a file of text in UTF-8, at most `bytes_max` bytes of it. A byte order mark is skipped, as
 /// in PEM files: editors on Windows write one.
 ///
@@ -63,7 +71,7 @@ pub enum TextError {
     /// More bytes than it may have.
     #[error("is larger than {0} bytes")]
     TooLarge(usize),
-    /// It cannot be read.
+    /// A failed read.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     /// The encoding that editors on Windows call Unicode.

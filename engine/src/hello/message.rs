@@ -125,18 +125,7 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
             EXTENSION_SERVER_NAME => hello.server_name = host_name(content),
             EXTENSION_SIGNATURE_ALGORITHMS => seen.signature_algorithms = true,
             EXTENSION_SUPPORTED_GROUPS => seen.supported_groups = true,
-            EXTENSION_SUPPORTED_VERSIONS => {
-                let offered = Reader(content).vector8()?;
-                let offers = |version: u16| {
-                    offered.chunks_exact(2).any(|pair| *pair == version.to_be_bytes())
-                };
-                hello.offered = Offered { suites: hello.offered.suites, ..Offered::default() };
-                for pair in offered.chunks_exact(2) {
-                    hello.offered.note_version(u16::from_be_bytes([pair[0], pair[1]]));
-                }
-                hello.offers_tls13 = offers(TLS13);
-                versions.has_tls12 = offers(TLS12);
-            }
+            EXTENSION_SUPPORTED_VERSIONS => note_versions(content, &mut hello, &mut versions)?,
             _ => {}
         }
     }
@@ -147,6 +136,19 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
         false => seen.fragment_bytes_max,
     };
     Some((hello, versions))
+}
+
+/// Notes a list of versions.
+fn note_versions(content: &[u8], hello: &mut Hello, versions: &mut Versions) -> Option<()> {
+    let offered = Reader(content).vector8()?;
+    let offers = |version: u16| offered.chunks_exact(2).any(|pair| *pair == version.to_be_bytes());
+    hello.offered = Offered { suites: hello.offered.suites, ..Offered::default() };
+    for pair in offered.chunks_exact(2) {
+        hello.offered.note_version(u16::from_be_bytes([pair[0], pair[1]]));
+    }
+    hello.offers_tls13 = offers(TLS13);
+    versions.has_tls12 = offers(TLS12);
+    Some(())
 }
 
 /// Extensions that TLS 1.3 needs, and limits of records.

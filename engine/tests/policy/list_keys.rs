@@ -96,7 +96,7 @@ fn crl_of_a_sent_issuer_is_found_by_its_key() {
     let found = [(&old, true), (&old, false), (&new, true)].map(|(issuer, is_revoked)| {
         let mut client = issuer.issue(|leaf| {
             if is_revoked {
-                revoked(leaf)
+                revoked(leaf);
             }
         });
         client.chain.push(issuer.0.der().clone());

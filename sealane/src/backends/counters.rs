@@ -1,6 +1,8 @@
 //! What a lane counts for a backend, and when one that failed rests.
 
-use rustix::time::{ClockId, clock_gettime};
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
 
@@ -101,11 +103,11 @@ impl BackendCounters {
     }
 }
 
-/// Milliseconds of the system's monotonic clock, which is the same for all threads.
+/// Milliseconds since the first call in this process, the same for all threads. By the standard
+/// library: rustix asks the kernel for its vDSO at the first call, which lanes may not.
 pub fn monotonic_ms() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let ms = now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000);
-    u64::try_from(ms).unwrap_or(0)
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Why a TLS handshake with a backend can fail.

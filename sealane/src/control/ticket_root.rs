@@ -187,9 +187,7 @@ fn written(file: &Path) -> Result<Option<Zeroizing<String>>, String> {
     let from = match open_regular(file) {
         Ok(from) => from,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NotRegular>()) => {
-            return Err(is_none());
-        }
+        Err(error) if NotRegular::is_cause_of(&error) => return Err(is_none()),
         Err(error) => return Err(unreadable(error)),
     };
     // It never moves, and leaves no copy behind.

@@ -168,7 +168,7 @@ fn listeners_without_materials_refuse_and_others_serve() {
         fs::write(rig.path(name), "<html>").unwrap();
     }
     let sealane = rig.start();
-    let undercut = "requires client certificates, but listener listener-0, which asks for no";
+    let undercut = "requires client certificates, but listener listener-0, without a client";
     assert!(rig.check().1.contains(&format!("warning: listener listener-3: {undercut}")));
     assert_eq!(sealane.count_said(undercut), 1, "as check has it");
     let bad = [("bad.pem", false), ("deny", false), ("roots", false)];

@@ -238,7 +238,11 @@ fn looser_way_to_a_guarded_backend_is_refused() {
             beside(&format!("{}{listed}", own(2))),
             Some("but route \"a.example\", with other client"),
         ),
-        ("", beside(&format!("{}{ended}", own(2))), Some("but route \"b.example\", which accepts")),
+        (
+            "",
+            beside(&format!("{}{ended}", own(2))),
+            Some("but route \"b.example\", with other client"),
+        ),
         ("", beside(&format!("{}{}", own(2), allowed(named))), None),
         // A way that passes TLS through asks for nothing, whatever it leads to.
         (
