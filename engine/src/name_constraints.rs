@@ -25,6 +25,10 @@ pub(crate) struct NameConstraints {
     permitted: Vec<Subtree>,
 }
 
+/// Comparisons of a certificate's names with subtrees. A certificate that needs more is refused: a
+/// client can send it before it has proved that it has a key.
+const COMPARISONS_MAX: usize = 10_000;
+
 impl NameConstraints {
     /// The constraints of an intermediate certificate. `extension` is the content of its extension
     /// nameConstraints. None if they cannot be read.
@@ -71,7 +75,8 @@ impl NameConstraints {
         }
         let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
         let Some(names) = names_of(&certificate) else { return false };
-        names.iter().all(|name| self.admits(name))
+        let comparisons = names.len().saturating_mul(self.permitted.len() + self.excluded.len());
+        comparisons <= COMPARISONS_MAX && names.iter().all(|name| self.admits(name))
     }
 
     fn admits(&self, name: &Name) -> bool {
@@ -220,6 +225,9 @@ fn comparable(tag: Tag, value: &[u8]) -> Option<Vec<u8>> {
             let read = |bytes: &[u8; 4]| char::from_u32(u32::from_be_bytes(*bytes));
             characters.iter().map(read).collect::<Option<_>>()?
         }
+        Tag::GeneralString | Tag::GraphicString | Tag::VideotexString | Tag::VisibleString => {
+            return None;
+        }
         _ => return Some(value.to_vec()),
     };
     let words: Vec<_> = text.split_whitespace().collect();
@@ -228,6 +236,7 @@ fn comparable(tag: Tag, value: &[u8]) -> Option<Vec<u8>> {
 
 fn has_address(wanted: &str, address: &str) -> bool {
     let Some((local, host)) = address.rsplit_once('@') else { return false };
+    let host = host.strip_suffix('.').unwrap_or(host);
     if let Some((wanted_local, wanted_host)) = wanted.rsplit_once('@') {
         return local == wanted_local && host.eq_ignore_ascii_case(wanted_host);
     }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sealane_file_table::FileTable;
 use sealane_lanes::generation::Generation;
@@ -135,6 +135,8 @@ pub struct Control {
     fingerprint: u64,
     /// The same of the materials that are served.
     materials: u64,
+    /// When the revocation lists were read last.
+    lists_read_at: SystemTime,
     /// Faulty materials that the fingerprint does not cover, as they looked when they were read.
     faulty: BTreeMap<PathBuf, u64>,
     /// Whether a store has changed since its fault was found.
@@ -171,6 +173,7 @@ impl Control {
         let mut control = Self {
             fingerprint: fingerprint(source.file(), &config),
             materials: fingerprint_of_materials(&config),
+            lists_read_at: SystemTime::now(),
             source,
             config,
             lanes: Vec::new(),
@@ -267,6 +270,9 @@ impl Control {
                     Pending::note(&mut pending);
                 }
             }
+            if self.has_list_begun() {
+                self.reload();
+            }
             self.look_after();
             if let Some(lost) = self.lanes.iter().find(|lane| lane.has_ended()) {
                 // The others finish what they have; whoever supervises the process starts it anew.
@@ -313,8 +319,8 @@ impl Control {
             memory_bytes: connection_bytes_of_lane(&self.config),
         };
         let before = unfollowed(&self.config);
-        let mut built =
-            build(&self.config, 1, &mut self.registries).map_err(ServeError::Configuration)?;
+        let mut built = build(&self.config, 1, &mut self.registries, None)
+            .map_err(ServeError::Configuration)?;
         self.root.follow(built.tickets.take());
         self.root.take_stored();
         let mut sockets = open_new(&built.generation, &self.config, &self.bound, &mut kept)

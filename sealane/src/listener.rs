@@ -113,10 +113,10 @@ pub fn survey<'c>(config: &'c Config, around: &mut Surroundings<'_>) -> Surveys<
     let names = &*reading.around.names;
     let undercuts = undercuts_here(config, |name| names.addresses(name));
     let said = |(name, text): (&str, String)| said_of(name, &text);
-    errors.extend(undercuts.within.into_iter().map(said));
+    let undercuts_within = undercuts.within.into_iter().map(said).collect();
     let warnings = undercuts.between.into_iter().map(said).collect();
     let last_good = reading.into_last_good(&listeners);
-    Surveys { crypto, errors, faults, last_good, listeners, tickets, warnings }
+    Surveys { crypto, errors, faults, last_good, listeners, tickets, undercuts_within, warnings }
 }
 
 /// What a survey needs of the process and of the machine.
@@ -152,6 +152,9 @@ pub struct Surveys<'c> {
     pub listeners: Vec<Survey<'c>>,
     /// The store that ticket roots are kept in.
     pub tickets: Option<Arc<KeyedStore>>,
+    /// Demands for client certificates that another way to the same backend undercuts, by the
+    /// addresses that names have now.
+    pub undercuts_within: Vec<String>,
     /// Demands of one listener that another undercuts.
     pub warnings: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
@@ -131,7 +132,10 @@ impl ControlState {
         let has_ended =
             lists.any(|list| Timestamp::from_unix_s(list.next_update_s) < now && !is_fault(list));
         let mut roots = clients().flat_map(|clients| &clients.roots);
-        let has_expired = roots.any(|root| Timestamp::from_unix_s(root.not_after_s) < now);
+        let has_expired = roots.any(|root| {
+            let is_fault = faults.shown.iter().any(|f| f.path.as_path() == Path::new(&root.source));
+            Timestamp::from_unix_s(root.not_after_s) < now && !is_fault
+        });
         let reasons = [
             is_refused.then(|| "the last reload was refused; /state shows why".to_owned()),
             has_ended.then(|| "a revocation list has expired; /state shows which".to_owned()),

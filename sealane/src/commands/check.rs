@@ -174,9 +174,10 @@ impl Report {
             resolve: machine.resolve,
             stores: &mut Stores::default(),
         };
-        let Surveys { crypto, errors, faults, listeners, tickets, warnings, .. } =
-            survey(&config, &mut around);
-        report.errors.extend(errors.into_iter().map(Finding::general));
+        let Surveys {
+            crypto, errors, faults, listeners, tickets, undercuts_within, warnings, ..
+        } = survey(&config, &mut around);
+        report.errors.extend(errors.into_iter().chain(undercuts_within).map(Finding::general));
         report.warnings.extend(warnings.into_iter().map(Finding::general));
         report.errors.extend(faults.iter().map(|fault| Finding::general(fault.finding())));
         if let Some(store) = tickets {

@@ -167,7 +167,8 @@ impl Registries {
     }
 }
 
-/// Builds generation `number` whole.
+/// Builds generation `number` whole. Names may have other addresses than at the start: an undercut
+/// demand that follows from them holds up no renewal of the configuration that is `running`.
 ///
 /// # Errors
 /// Everything that is wrong, a line each.
@@ -175,14 +176,26 @@ pub(super) fn build(
     config: &Config,
     number: u64,
     registries: &mut Registries,
+    running: Option<&Config>,
 ) -> Result<Built, Vec<String>> {
     let Registries { client_roots, clients, last_good, names, stores, .. } = registries;
     let now = unix_now();
     let resolve = &resolve_all;
     let mut around = Surroundings { client_roots, clients, last_good, names, now, resolve, stores };
     let Surveys {
-        mut errors, faults, last_good, listeners: mut surveys, tickets, warnings, ..
+        mut errors,
+        faults,
+        last_good,
+        listeners: mut surveys,
+        tickets,
+        undercuts_within,
+        mut warnings,
+        ..
     } = survey(config, &mut around);
+    match running == Some(config) {
+        true => warnings.extend(undercuts_within),
+        false => errors.extend(undercuts_within),
+    }
     for survey in &surveys {
         errors.extend(survey.errors.iter().map(|error| said_of(&survey.listener.name, error)));
     }

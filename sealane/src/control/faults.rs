@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sealane_lanes::mailbox::Mail;
 
@@ -11,6 +11,7 @@ use super::watch::{fingerprint, unfollowed};
 use crate::admin::{Faults, Verdict};
 use crate::listener::Fault;
 use crate::operator::{Priority, say, say_at};
+use crate::timestamp::Timestamp;
 
 impl Control {
     /// Notes which materials are faulty now, and how they looked `before` they were read.
@@ -47,6 +48,19 @@ impl Control {
         self.has_store_news
             || self.faulty.iter().any(|(path, look)| now.get(path) != Some(look))
             || fingerprint(self.source.file(), &self.config) != self.fingerprint
+    }
+
+    /// Whether a revocation list counts by now whose date was in the future when it was read: then
+    /// lanes have to look at their connections again.
+    pub(super) fn has_list_begun(&self) -> bool {
+        let read_at = Timestamp::from(self.lists_read_at);
+        let now = Timestamp::from(SystemTime::now());
+        let state = self.state.lock();
+        let clients = state.listeners.iter().filter_map(|listener| listener.clients.as_ref());
+        clients.flat_map(|clients| &clients.lists).any(|list| {
+            let begins = Timestamp::from_unix_s(list.this_update_s);
+            read_at < begins && begins <= now
+        })
     }
 
     /// Tries the file of the ticket root again, if it could not be used.

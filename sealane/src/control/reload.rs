@@ -28,6 +28,7 @@ impl Control {
             systemd::tell(&[NotifyState::Reloading, now]);
         }
         self.fingerprint = fingerprint(self.source.file(), &self.config);
+        self.lists_read_at = SystemTime::now();
         let before = (unfollowed(&self.config), self.state.lock().faults_now());
         if let Some(log) = &self.log {
             log.reopen();
@@ -36,7 +37,9 @@ impl Control {
         let (errors, warnings) = match self.try_reload() {
             Ok(warnings) => (Vec::new(), warnings),
             Err(mut problems) => {
-                problems.extend(self.serve_renewed().err().unwrap_or_default());
+                let mut more = self.serve_renewed().err().unwrap_or_default();
+                more.retain(|each| !problems.contains(each));
+                problems.extend(more);
                 (problems, Vec::new())
             }
         };
@@ -112,7 +115,7 @@ impl Control {
     }
 
     fn build_and_publish(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
-        let mut built = build(&config, self.number + 1, &mut self.registries)?;
+        let mut built = build(&config, self.number + 1, &mut self.registries, Some(&self.config))?;
         let none = &mut KeptSockets::default();
         let mut sockets = open_new(&built.generation, &config, &self.bound, none)?;
         std::mem::take(&mut sockets.faults).into_iter().for_each(|fault| built.faults.add(fault));

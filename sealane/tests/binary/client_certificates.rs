@@ -154,6 +154,22 @@ fn a_new_list_ends_the_sessions_of_who_is_on_it_and_keeps_those_of_others() {
     assert_eq!(site.sealane.metrics().ended("client_certificate"), 2);
 }
 
+/// An authority whose clock is ahead.
+#[test]
+fn list_of_the_future_cuts_once_it_begins() {
+    let Some(site) = Site::start("cut_revoked = true") else { return };
+    let leaves = site.clients.issue(2, |_| ());
+    let mut client = site.connector(&leaves, &TLS13).connect(site.address).unwrap();
+    client.echo(b"hello").unwrap();
+    let soon = Command::new("date").args(["-u", "-d", "+4 seconds", "+%Y%m%d%H%M%SZ"]).output();
+    let soon = String::from_utf8(soon.unwrap().stdout).unwrap();
+    let list = site.clients.list_between(&[2], soon.trim(), "20980101000000Z");
+    replace(&site.path("crls/next.crl"), &list);
+    site.sealane.wait_for_metrics("it to be cut", |metrics| metrics.ended("client_revoked") == 1);
+    assert!(client.echo(b"again").is_err());
+    assert_eq!(site.sealane.stop(), Some(0));
+}
+
 #[test]
 fn a_list_cuts_connections_that_stand_where_that_is_said() {
     let Some(site) = Site::start("cut_revoked = true") else { return };

@@ -149,6 +149,10 @@ proptest! {
         let is_served = is_served(&bytes);
         match outcome(&bytes, step) {
             Outcome::Served => prop_assert!(is_served),
+            // RFC 6066 section 4 and RFC 8449 section 4, which rustls does not know.
+            Outcome::Refused(Fault::IllegalLimit | Fault::Undecodable) if is_served => {
+                prop_assert!(has_limit_of_records(&message), "{message:?}");
+            }
             Outcome::Refused(fault) if is_served => {
                 prop_assert_eq!(fault, Fault::OldVersion);
                 prop_assert_eq!(&message[4..6], &[3, 0], "SSL 3 is what RFC 8446 D.5 forbids");
@@ -162,6 +166,24 @@ proptest! {
             Outcome::Waits => prop_assert!(!is_served),
         }
     }
+}
+
+/// Whether a hello has the extension max_fragment_length or record_size_limit.
+fn has_limit_of_records(message: &[u8]) -> bool {
+    let after = |at: usize, digits: usize| {
+        let len = message.get(at..at + digits)?;
+        Some(at + digits + len.iter().fold(0, |len, digit| len << 8 | usize::from(*digit)))
+    };
+    // The header, the version and the random bytes; then session id, suites and compression.
+    let start = after(38, 1).and_then(|at| after(at, 2)).and_then(|at| after(at, 1));
+    let mut at = start.map_or(message.len(), |at| at + 2);
+    while let Some(kind) = message.get(at..at + 2) {
+        if matches!(kind, [0, 1 | 28]) {
+            return true;
+        }
+        at = after(at + 2, 2).unwrap_or(message.len());
+    }
+    false
 }
 
 /// curl pads its hello already.

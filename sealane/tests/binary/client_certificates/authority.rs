@@ -126,6 +126,11 @@ impl ClientAuthority {
 
     /// A list whose next update is due at a time.
     pub(crate) fn list_until(&self, revoked: &[u64], next_update: &str) -> String {
+        self.list_between(revoked, "20200101000000Z", next_update)
+    }
+
+    /// The same with a first date.
+    pub(crate) fn list_between(&self, revoked: &[u64], from: &str, next_update: &str) -> String {
         let mut index = String::new();
         for serial in revoked {
             let serial = format!("{serial:04X}");
@@ -144,7 +149,7 @@ impl ClientAuthority {
         std::fs::write(self.folder.join("ca.cnf"), config).unwrap();
         output(
             Command::new("openssl")
-                .args(["ca", "-gencrl", "-crl_lastupdate", "20200101000000Z"])
+                .args(["ca", "-gencrl", "-crl_lastupdate", from])
                 .args(["-crl_nextupdate", next_update, "-config"])
                 .arg(self.folder.join("ca.cnf"))
                 .arg("-keyfile")
