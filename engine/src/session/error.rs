@@ -50,6 +50,7 @@ impl SessionError {
                     | P::IllegalTlsInnerPlaintext
                     | P::MessageInterleavedWithHandshakeMessage
                     | P::TooManyEmptyFragments
+                    | P::TooManyKeyUpdateRequests
                     | P::TooManyWarningAlertsReceived,
                 ),
             ) => AlertDescription::UnexpectedMessage,

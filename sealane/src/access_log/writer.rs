@@ -67,7 +67,7 @@ impl LogWriter {
     }
 
     /// Opens the file again before the next line is written: it may have been moved away. Returns
-    /// when that is done, and after [`REOPEN_WAIT`] at the latest.
+    /// when that is done, and after `REOPEN_WAIT` at the latest.
     pub fn reopen(&self) {
         let (done, is_done) = sync_channel(0);
         *self.orders.reopen.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
