@@ -30,7 +30,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     })))
 }
 
-/// What is at a path instead of a regular file.
+/// The kind of a file at a path that is no regular file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is {0}, not a file")]
 pub struct NotRegular(&'static str);

@@ -155,7 +155,7 @@ mod tests {
         assert!(Service::new(&Permission::Service { roots: Vec::new(), url }).is_err());
     }
 
-    /// What a start refuses, `sealane-agent check` refuses.
+    /// `sealane-agent check` refuses each thing that a start refuses.
     #[test]
     fn check_reads_the_roots_of_a_service() {
         let roots = tempfile::NamedTempFile::new().unwrap();

@@ -1,4 +1,4 @@
-//! What clients refuse about a server's chain: [`ChainFault`].
+//! Faults of a server's chain for which clients refuse it: [`ChainFault`].
 
 use std::sync::Arc;
 

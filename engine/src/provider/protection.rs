@@ -147,7 +147,7 @@ impl MessageEncrypter for Tls13Direction {
     }
 }
 
-/// What reads records of TLS 1.3 for rustls. It finds the faults that rustls has a wrong alert for.
+/// Reader of TLS 1.3 records for rustls. It finds the faults for which rustls sends a wrong alert.
 struct Tls13Opener {
     direction: Tls13Direction,
     messages: Messages,
@@ -281,7 +281,7 @@ impl MessageDecrypter for Tls12Direction {
     }
 }
 
-/// A record that nobody may send.
+/// A record that no peer may send.
 fn unexpected(got_type: ContentType) -> Error {
     let expect_types = vec![ContentType::ApplicationData];
     Error::InappropriateMessage { expect_types, got_type }

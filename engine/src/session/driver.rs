@@ -68,7 +68,7 @@ pub trait Role: Sized {
         false
     }
 
-    /// What went wrong, in more detail than rustls gives.
+    /// The fault, in more detail than rustls gives.
     fn explain(&self, error: SessionError) -> SessionError {
         error
     }

@@ -272,6 +272,6 @@ fn without_dots(path: &Path) -> PathBuf {
 
 /// Links that a path may have at its end, as in Linux.
 const LINKS_MAX: usize = 40;
-/// What to do about an [`Undercut`] within a listener.
+/// The remedy for an [`Undercut`] within a listener.
 pub(super) const REMEDY: &str = "give it backends of its own, demand the same of all names that \
                                  lead there, or set allow_other_names = true in its clients table";

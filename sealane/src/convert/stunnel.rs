@@ -502,7 +502,7 @@ const OF_ADDRESSES: [&str; 10] = [
     "timeoutbusy",
     "timeoutidle",
 ];
-/// What is said of more than one certificate, or of a file that cannot be read.
+/// The remark for several certificates, or for a file that cannot be read.
 const PINNED: &str = "stunnel accepts only the certificates in CAfile; here a certificate that one \
                       of them issued is accepted as well: name no authority of others";
 const PINNED_ONE: &str = "a certificate that the one in CAfile issued is accepted as well";

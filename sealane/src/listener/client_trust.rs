@@ -549,7 +549,7 @@ fn is_list(path: &Path) -> bool {
 
 const WITHOUT_LIST: &str = "clients that need the list are refused";
 const WITHOUT_ROOTS: &str = "clients whose certificates it verifies are refused";
-/// What labels of lists begin with.
+/// The prefix of labels of lists.
 const LISTS_LABEL: &str = "crls: ";
 /// What DER begins with.
 const DER_SEQUENCE: u8 = 0x30;

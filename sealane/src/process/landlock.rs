@@ -49,9 +49,9 @@ pub fn version() -> Result<i32, &'static str> {
     }
 }
 
-/// What the kernel would refuse of what is new in `config`, which was read from `file`, and is not
-/// in the one that is `running`: a line for each mistake. What may not be opened of the rest, such
-/// as a folder that was removed and made again, is a fault of that alone.
+/// The paths of `config`, read from `file`, that the kernel refuses to open and that the `running`
+/// one does not have: a line for each. A path of both that cannot be opened, such as a folder that
+/// was removed and made again, is a fault of its material alone.
 pub fn mistakes(
     file: Option<&Path>,
     config: &Config,

@@ -395,7 +395,7 @@ fn names_of_one_guarded_backend_are_refused() {
     assert!(!report.is_in_order() && text.contains(expected), "{text}");
 }
 
-/// What a start finds where a socket or the log should be, `check` finds.
+/// `check` finds each obstacle that a start finds at the path of a socket or of the log.
 #[test]
 fn finds_obstacles_for_sockets_and_log() {
     let directory = directory("", &[("a.test", 90)]);

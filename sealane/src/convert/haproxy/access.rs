@@ -57,7 +57,7 @@ impl Access {
         self.rules.len()
     }
 
-    /// Gives a listener with its addresses what the rules say of them.
+    /// Writes the rules for its addresses into a listener.
     pub(super) fn put_into(&self, listener: &mut Listener) {
         let mut remarks = std::mem::take(&mut listener.remarks);
         let forwards = listener.spoken == Spoken::TlsPassedOn;

@@ -62,7 +62,7 @@ pub(super) struct Condition {
     pub(super) test: Test,
 }
 
-/// The one condition behind `if` or `unless`, if all of it can be said as one.
+/// The condition behind `if` or `unless`, if it can be written as one.
 pub(super) fn single(words: &[String], acls: &Acls<'_>, files: &Files) -> Option<Condition> {
     let Some((first, rest)) = words.split_first() else {
         return Some(Condition { is_negated: false, test: Test::Always });
@@ -118,7 +118,7 @@ fn terms(words: &[String], acls: &Acls<'_>, files: &Files) -> Option<Vec<Vec<Con
     (is_whole && alternatives.len() <= ALTERNATIVES_MAX).then_some(alternatives)
 }
 
-/// What a name stands for: an `acl`, or a name that HAProxy has.
+/// The test with a name: an `acl`, or one that HAProxy predefines.
 fn named(name: &str, acls: &Acls<'_>, files: &Files) -> Option<Test> {
     let Some(named) = acls.get(name) else {
         return match name {

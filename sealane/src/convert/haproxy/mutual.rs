@@ -18,7 +18,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Reads what stands behind the certificate of a line: `[OPTIONS] NAMES`.
+    /// Reads the part of a line behind its certificate: `[OPTIONS] NAMES`.
     pub(super) fn read(
         words: &[String],
         bases: &Bases,

@@ -4,7 +4,7 @@ use super::*;
 
 const MORE: &str = "#   admits more clients than the original: ";
 
-/// What comes of a frontend of HAProxy with `rules`, on an address with `options`.
+/// The result for a frontend of HAProxy with `rules`, on an address with `options`.
 fn ruled(options: &str, rules: &str) -> String {
     let text = format!(
         "defaults\nmode tcp\ntimeout client 1m\ntimeout server 1m\nfrontend f\n\

@@ -11,7 +11,7 @@ use crate::unix_listeners::stream_to;
 
 use super::{Rig, reload, wait_for_faults};
 
-/// What a reload cannot change refuses none.
+/// A setting that a reload cannot change refuses no reload.
 #[test]
 fn folders_made_again_hold_up_no_renewal() {
     for is_sandboxed in [true, false] {
