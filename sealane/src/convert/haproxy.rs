@@ -71,13 +71,13 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     Ok(plan)
 }
 
-/// What holds for all proxies.
+/// Settings and state for all proxies.
 struct World<'w> {
     bases: Bases,
-    /// What `ssl-default-bind-...` says.
+    /// The settings of `ssl-default-bind-...`.
     common: Binding,
     files: &'w mut Files,
-    /// Whether the key of a certificate may be in a file of its own.
+    /// Whether the key of a certificate may be in a separate file.
     loads_keys: bool,
     /// Sections that have servers, by name: the first counts.
     named: HashMap<&'w str, &'w Section>,
@@ -253,7 +253,7 @@ const IN_DEFAULTS: &[&str] = &[
     "tcp-request",
     "timeout",
 ];
-/// Statements about keepalive probes, of which an option says whether they are sent.
+/// Settings of keepalive probes; another option decides whether probes are sent.
 const KEEPALIVE: [&str; 6] = [
     "clitcpka-cnt",
     "clitcpka-idle",
@@ -262,7 +262,7 @@ const KEEPALIVE: [&str; 6] = [
     "srvtcpka-idle",
     "srvtcpka-intvl",
 ];
-/// What Linux has for TCP_KEEPIDLE.
+/// The default of TCP_KEEPIDLE in Linux.
 const LINUX_KEEPALIVE_S: u64 = 7_200;
 /// Sections that listen.
 const PROXIES: [&str; 2] = ["frontend", "listen"];

@@ -23,7 +23,7 @@ use syntax::{Setting, Value};
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
     let settings = syntax::settings(text, file)?;
     let mut plan = Plan::default();
-    // What stands outside of a frontend holds for all of them, wherever it stands.
+    // Settings outside of a frontend apply to all of them, wherever they are in the file.
     let mut common = Frontend::default();
     let (frontends, others): (Vec<_>, Vec<_>) =
         settings.into_iter().partition(|setting| setting.key == "frontend");
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
         common.listener.destination.backends.push(Backend::at("127.0.0.1:8000"));
     }
     for setting in &frontends {
-        // Each has a copy of what holds for all.
+        // Each frontend has a copy of the common settings.
         if !files.spend_on_copies(others.len() + 1) {
             break;
         }

@@ -239,7 +239,7 @@ impl Destination {
         }
     }
 
-    /// Says that these backends are spoken to in TLS.
+    /// Makes Sealane use TLS to these backends.
     pub(super) fn speak_tls(&mut self) {
         for backend in &mut self.backends {
             backend.address.insert_str(0, "tls://");
@@ -247,7 +247,7 @@ impl Destination {
     }
 }
 
-/// What is said where plain bytes become TLS that is forwarded.
+/// The remark where plain bytes become TLS that is forwarded.
 pub(super) const TLS_ONLY: &str = "all bytes are forwarded there; by its port or check this is \
                                    TLS, and Sealane forwards nothing else";
 
@@ -326,7 +326,7 @@ fn remove_repetitions<T: Clone + Eq + Hash>(list: &mut Vec<T>) {
 
 /// For ever, as far as Sealane has it.
 pub(super) const LONGEST: Duration = Duration::from_hours(7 * 24);
-/// What is said where clients without a route reach no backend in the other program.
+/// The remark where clients without a route reach no backend in the other program.
 pub(super) const NO_DEFAULT: &str = "clients that no rule names reach no backend there; a listener \
                                      needs one: add backends = [...] for them";
 /// Ports of HTTPS, of the Kubernetes and OpenShift APIs, and of others that begin with TLS.

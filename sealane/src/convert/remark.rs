@@ -42,25 +42,25 @@ pub(super) struct Remark {
 pub(super) struct Remarks(pub(super) Vec<Remark>);
 
 impl Remarks {
-    /// Says that a line, or a part of it, was not carried over.
+    /// Reports a line, or a part of one, that was not carried over.
     pub(super) fn left_out(&mut self, line: &Line, key: &'static str, why: impl Into<String>) {
         let line = Some(line.clone());
         self.0.push(Remark { key, line, is_loss: true, text: why.into() });
     }
 
-    /// Says that a line was not carried over whose first word is not known. The file may be any
-    /// file, also one with secrets, so the line is not quoted.
+    /// Reports a line with an unknown first word as not carried over. The file may be any file,
+    /// also one with secrets, so the line is not quoted.
     pub(super) fn unknown(&mut self, line: &Line, key: &'static str, program: &str) {
         self.unquoted(line, key, unknown(program));
     }
 
-    /// Says that a line was not carried over, and does not quote it.
+    /// Reports a line that was not carried over, without quoting it.
     pub(super) fn unquoted(&mut self, line: &Line, key: &'static str, why: impl Into<String>) {
         self.left_out(&Line { text: String::new(), ..line.clone() }, key, why);
     }
 
-    /// Says that a rule about access was not carried over: clients get in that it keeps out. Every
-    /// such rule is reported here, so that no result admits more clients without a word.
+    /// Reports a rule about access that was not carried over, so clients that it rejects are
+    /// admitted. Every such rule is reported here: no result admits more clients silently.
     pub(super) fn admits_more(&mut self, line: &Line, key: &'static str, why: impl Display) {
         self.left_out(line, key, format!("{ADMITS_MORE}: {why}"));
     }

@@ -36,7 +36,7 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
         }
         let mut service = Service::default();
         service.listener.name = Some(section.name.clone());
-        // What stands before the first service holds for all of them.
+        // Options before the first service apply to all of them.
         for option in common.iter().chain(&section.options) {
             service.set(option, &mut plan);
         }
@@ -475,7 +475,7 @@ fn connected(text: &str) -> String {
     }
 }
 
-/// Says what it means here that a certificate itself is trusted.
+/// Reports how trust in a certificate itself differs: Sealane also trusts those that it issued.
 fn tell_pinned(line: &Line, key: &'static str, is_one: bool, remarks: &mut Remarks) {
     match is_one {
         true => remarks.note(line, key, PINNED_ONE),

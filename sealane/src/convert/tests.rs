@@ -144,7 +144,7 @@ fn comments_stay_comments() {
     assert!(!toml.contains(['\r', '\u{85}', '\u{2028}', '\u{202e}']), "{toml}");
 }
 
-/// Any file may be named by mistake, or by somebody who may not read it: a line is quoted only if
+/// Any file may be named by mistake, or by a user that may not read it: a line is quoted only if
 /// its first word is one of the dialect.
 #[test]
 fn lines_of_other_files_are_not_quoted() {
@@ -265,8 +265,8 @@ fn hostile_others(half: usize) -> Vec<(Dialect, String)> {
     ]
 }
 
-/// Hostile texts of up to a megabyte: each refers to all others, or repeats what holds for all. One
-/// that is looked at again for each of its lines would take minutes.
+/// Hostile texts of up to a megabyte: each part refers to all others, or repeats the common
+/// settings. A text that is read again for each of its lines would take minutes.
 #[test]
 fn large_hostile_files_end() {
     for (dialect, text) in [hostile_haproxy(2_000), hostile_others(2_000)].concat() {

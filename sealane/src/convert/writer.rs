@@ -113,7 +113,7 @@ impl Section<'_> {
         for remark in &self.remarks.0 {
             by_key.entry(remark.key).or_default().push(remark);
         }
-        // What concerns no key stands at the head, also where there are tables.
+        // Remarks about no key are at the head, also where there are tables.
         let keys = self.entries.iter().map(|(path, _)| path.as_str());
         let written: HashSet<_> = keys.filter(|path| !path.is_empty()).collect();
         let mut others: Vec<_> =

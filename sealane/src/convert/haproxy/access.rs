@@ -19,7 +19,7 @@ struct Rule {
     moment: Moment,
 }
 
-/// When a rule is looked at: each moment has rules of its own.
+/// When a rule is evaluated: each moment has a separate list of rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moment {
     /// Before a PROXY header, so that the rule sees its sender.
@@ -52,7 +52,7 @@ impl Access {
         decides
     }
 
-    /// What a copy costs.
+    /// The number of rules, which is the cost of a copy.
     pub(super) fn len(&self) -> usize {
         self.rules.len()
     }
@@ -86,7 +86,7 @@ impl Access {
         listener.remarks = remarks;
     }
 
-    /// Takes the rules of one moment: what they accept, later moments may still reject.
+    /// Applies the rules of one moment. Later moments may still reject a client that these accept.
     fn narrow(
         &self,
         moment: Moment,
@@ -152,12 +152,12 @@ struct Accepted {
     outside: Option<Vec<String>>,
 }
 
-/// Clients that rules leave, as Sealane has them.
+/// The clients that the rules admit, as lists of Sealane.
 #[derive(Default)]
 struct Admitted {
-    /// None is every network. With the first rule that says so.
+    /// None is every network. With the line of the first rule for the list.
     allowed: Option<(Vec<String>, Line)>,
-    /// These count before those that are allowed.
+    /// These have precedence over the allowed ones.
     denied: Vec<String>,
     line_of_denied: Option<Line>,
 }
@@ -187,7 +187,7 @@ impl Admitted {
         }
     }
 
-    /// Says that these hold for clients that a PROXY header announces, and for no others.
+    /// Reports that these lists hold only for clients that a PROXY header announces.
     fn tell_unannounced(&self, remarks: &mut Remarks) {
         let of_denied = self.line_of_denied.as_ref().map(|line| (line, "deny"));
         let of_allowed = self.allowed.as_ref().map(|(_, line)| (line, "allow"));

@@ -175,7 +175,7 @@ fn timeout(
     }
 }
 
-/// Says of options of all servers that they have no key.
+/// Reports the options for all servers that have no key.
 fn tell_default(statement: &Statement, bases: &Bases, remarks: &mut Remarks) {
     let line = &statement.line;
     let mut without_key = Vec::new();
@@ -187,10 +187,10 @@ fn tell_default(statement: &Statement, bases: &Bases, remarks: &mut Remarks) {
     tell_options(&without_key, line, remarks);
 }
 
-/// Says of a rule that it is left out: in front of a backend Sealane has none.
+/// Reports that a rule is left out: Sealane has no rules for a backend.
 fn rule(statement: &Statement, remarks: &mut Remarks) {
     let mut access = Access::default();
-    // It is of the kind that decides about access, whatever its condition.
+    // The action decides whether it is a rule about access, and its condition does not.
     match access.add([statement.word(1), statement.word(2)], None, &statement.line) {
         true if statement.word(2) != "accept" => {
             remarks.admits_more(&statement.line, "backends", RULES);
@@ -199,7 +199,7 @@ fn rule(statement: &Statement, remarks: &mut Remarks) {
     }
 }
 
-/// Whether a statement is an option that says how servers are checked.
+/// Whether a statement is an option for health checks of servers.
 pub(super) fn is_check(statement: &Statement) -> bool {
     let option = statement.word(1);
     statement.name() == "option" && (option.ends_with("chk") || option.ends_with("-check"))
@@ -265,7 +265,7 @@ fn tell_options(options: &[String], line: &Line, remarks: &mut Remarks) {
     });
 }
 
-/// Says of words why they were left out, once for all that have the same reason.
+/// Reports why words were left out, once for all words with the same reason.
 pub(super) fn tell_by_reason(
     words: &[String],
     key: &'static str,
@@ -402,7 +402,7 @@ impl<'b> Server<'b> {
         }
     }
 
-    /// The health check, if there is one, within what Sealane takes.
+    /// The health check, if there is one, within Sealane's limits.
     fn check(&self, timeout: Option<Duration>) -> Option<Check> {
         let timeout = timeout.unwrap_or(self.inter);
         self.is_checked.then(|| Check {

@@ -313,7 +313,7 @@ fn certificates(
     each
 }
 
-/// A certificate file with the key in it, or in the file beside it where HAProxy looks then.
+/// A certificate file with the key in it or, as in HAProxy, in the `.key` file next to it.
 fn with_key(
     path: &str,
     (files, loads_keys): (&Files, bool),
@@ -336,7 +336,7 @@ fn with_key(
     }
 }
 
-/// The certificates of a `crt-list`: a file on each line, with settings and names of its own.
+/// The certificates of a `crt-list`: a file on each line, with its settings and names.
 fn list_of(
     list: &str,
     bases: &Bases,
@@ -412,7 +412,7 @@ fn listen_address(text: &str, is_six_alone: bool) -> Result<Vec<String>, String>
     })
 }
 
-/// Says why options have no key.
+/// Reports why options have no key.
 fn tell_options(options: Vec<String>, line: &Line, remarks: &mut Remarks) {
     let is_guard = |option: &String| GUARDS.contains(&option.as_str());
     let (guards, others): (Vec<_>, Vec<_>) = options.into_iter().partition(is_guard);

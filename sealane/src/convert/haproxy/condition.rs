@@ -34,7 +34,7 @@ pub(super) enum Test {
 /// Conditions with a name: any line of a name may hold.
 pub(super) type Acls<'s> = HashMap<&'s str, Vec<&'s Statement>>;
 
-/// Whether a condition looks at one of these by the name of what it fetches.
+/// Whether a condition uses one of these `fetches`, by their names.
 pub(super) fn looks_at(words: &[String], acls: &Acls<'_>, fetches: &[&str], files: &Files) -> bool {
     let fetched = |word: &String| fetches.iter().any(|fetch| word.starts_with(fetch));
     words.iter().any(|word| {
@@ -98,7 +98,7 @@ fn terms(words: &[String], acls: &Acls<'_>, files: &Files) -> Option<Vec<Vec<Con
         let bare = word.trim_start_matches('!');
         is_negated ^= (word.len() - bare.len()) % 2 == 1;
         let test = match bare {
-            // The mark may stand alone.
+            // The `!` may be a separate word.
             "" | "and" | "&&" => continue,
             "or" | "||" => {
                 alternatives.push(Vec::new());

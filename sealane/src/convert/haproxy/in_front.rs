@@ -1,4 +1,4 @@
-//! A proxy that reads requests and terminates TLS: Sealane takes its TLS and stands in front of it.
+//! Conversion of a proxy that reads requests and terminates TLS: Sealane terminates TLS before it.
 
 use super::super::plan::{Backend, LONGEST, Listener, Plan, ProxyHeader, host_and_port};
 use super::super::remark::{Remarks, believes_everybody};
@@ -8,7 +8,7 @@ use super::frontend::is_alike;
 use super::syntax::{Section, Statement};
 
 /// Makes listeners of the addresses where a proxy in mode http terminates TLS. The proxy itself
-/// stays, behind a PROXY header; comments say which lines of it change.
+/// stays, behind a PROXY header; comments name its lines that change.
 pub(super) fn read(
     section: &Section,
     statements: &[&Statement],
@@ -85,7 +85,7 @@ pub(super) fn read(
     plan.listeners.extend(listeners.into_iter().map(|(listener, _)| listener));
 }
 
-/// Says of addresses without TLS that they stay, if others of the proxy do not.
+/// Reports that addresses without TLS stay, if others of the proxy do not.
 fn tell_plain(statements: &[&Statement], plan: &mut Plan, world: &World<'_>) {
     let has_tls = |each: &Statement| each.words.iter().skip(2).any(|word| word == "ssl");
     let (tls, plain): (Vec<&Statement>, Vec<&Statement>) =

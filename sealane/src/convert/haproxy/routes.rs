@@ -23,7 +23,7 @@ pub(super) struct Routes {
     copied: HashSet<(String, usize)>,
 }
 
-/// What a rule decides by; without names, by protocols alone.
+/// The server names and protocols that a rule matches; without names, protocols alone.
 pub(super) struct Rule {
     alpn: Vec<String>,
     names: Vec<String>,
@@ -40,7 +40,7 @@ impl Routes {
         }
     }
 
-    /// What a rule decides by, if that is the server name.
+    /// The match of a rule, if it is by the server name.
     pub(super) fn rule(
         &self,
         statement: &Statement,

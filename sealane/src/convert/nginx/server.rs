@@ -157,7 +157,7 @@ impl Server {
         }
     }
 
-    /// Whether plain bytes that are forwarded are TLS, as far as their ports tell.
+    /// Whether forwarded plain bytes are TLS, judged by their ports.
     fn forwards_tls(&self, addresses: &[&Listen], listener: &Listener) -> bool {
         let ports = addresses.iter().map(|each| each.address.as_str());
         let backends = listener.destination.backends.iter().map(|each| each.address.as_str());

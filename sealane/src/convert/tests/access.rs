@@ -144,7 +144,7 @@ fn rules_about_a_hello_need_no_key() {
     assert_eq!(access(&ruled("", &rules)), A);
 }
 
-/// A crt-list in a folder, and what comes of it.
+/// The result for a configuration with a crt-list in a folder.
 fn listed(list: &str, options: &str, rules: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().display();

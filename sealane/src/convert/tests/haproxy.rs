@@ -316,7 +316,7 @@ fn proxy_in_mode_http_stays_behind() {
     }
 }
 
-/// HAProxy loads a key that is beside a certificate without one.
+/// HAProxy loads the key from the file next to a certificate that has none.
 #[test]
 fn key_beside_certificate_is_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -379,7 +379,7 @@ fn shares_and_checks_of_servers_are_kept() {
     assert!(toml.contains("keepalive = "), "{toml}");
 }
 
-/// HAProxy chooses by its own order of protocols, whatever rules name.
+/// HAProxy chooses by the address's order of protocols, not by the order of rules.
 #[test]
 fn order_of_protocols_is_that_of_the_address() {
     let routes = |alpn: &str, rules: &str| {
