@@ -176,22 +176,22 @@ pub struct Survey<'c> {
     pub challenges: Option<Arc<KeyedStore>>,
     /// The files with the authorities of its clients.
     pub client_roots: Vec<RootFile>,
-    /// Whose certificates its clients are asked for, once each.
+    /// The authorities that may issue its clients' certificates, once each.
     pub clients: Vec<Believed<'c>>,
-    /// What must be corrected before it can be served.
+    /// Problems to correct before it can be served.
     pub errors: Vec<String>,
-    /// Materials that cannot be used as they are; the listener goes on with what it has of them.
+    /// Materials that cannot be used as they are; the listener uses their last good state, or none.
     pub faults: Vec<Fault>,
-    /// When what it takes beside the certificates that it serves expires.
+    /// Expiry dates of its materials, except for the certificates that it serves.
     pub expiries: Vec<Expiry>,
-    /// What may be meant as it is.
+    /// Findings that may be intended.
     pub notes: Vec<String>,
     /// The store that it serves from, if it has one that is in order.
     pub store: Option<ListenerStore>,
     /// The same with the keys to its seals.
     pub keyed_store: Option<Arc<KeyedStore>>,
-    /// What can be served, but is probably not meant: of each material, so that the many of one
-    /// hide none of another.
+    /// Settings that can be served, but are probably not intended: a list for each material, so
+    /// that many for one hide none for another.
     pub warnings: Vec<Vec<String>>,
 }
 
@@ -229,7 +229,7 @@ impl<'c> Survey<'c> {
         survey
     }
 
-    /// Whether it can serve a client at all, with what it has of its materials.
+    /// Whether it can serve any client with its usable materials.
     fn can_serve(&self) -> bool {
         let is_open = self.access.allow.as_ref().is_none_or(|allow| !allow.is_empty());
         let files = self.certificates.as_ref();
@@ -328,12 +328,12 @@ struct Reading<'r, 's> {
 }
 
 impl Reading<'_, '_> {
-    /// What decodes the keys of `listener`.
+    /// The provider that decodes the keys of `listener`.
     fn provider(&self, listener: &config::Listener) -> Result<Provider, String> {
         lane_provider(self.crypto, &listener.policy.groups).map_err(|error| error.to_string())
     }
 
-    /// Reads the keys to stores; what is wrong with them, if anything is.
+    /// Reads the keys to stores; returns the fault, if there is one.
     fn find_keys(&mut self) -> Option<Found> {
         let source = self.config.store_key.as_ref()?;
         let read = stores::keys_of(self.config).transpose()?;
@@ -345,7 +345,7 @@ impl Reading<'_, '_> {
         Some(Found { is_kept: settled.is_kept, source: path.clone(), path, text, without })
     }
 
-    /// The store in the folder `path`, if there are keys to it; what is wrong, if anything is.
+    /// The store in the folder `path`, if there are keys to it, and the fault, if there is one.
     fn store(
         &mut self,
         path: &Path,
@@ -362,7 +362,7 @@ impl Reading<'_, '_> {
         (settled.value, found)
     }
 
-    /// The store that ticket roots are kept in; what is wrong with it, if anything is.
+    /// The store that ticket roots are kept in, and the fault, if there is one.
     fn ticket_store(&mut self) -> (Option<Arc<KeyedStore>>, Option<Found>) {
         let config = self.config;
         let Some(path) = config.tickets.root.as_ref().and_then(RootPlace::store) else {

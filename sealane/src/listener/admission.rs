@@ -65,7 +65,7 @@ fn loose_bounds(limits: &ListenerLimits, lanes: NonZeroUsize) -> Vec<String> {
     .collect()
 }
 
-/// All networks of a list; what is wrong with it is noted.
+/// All networks of a list; notes its faults.
 ///
 /// # Errors
 /// A file has no last good state; with the networks of the others.

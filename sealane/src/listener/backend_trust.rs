@@ -70,7 +70,7 @@ fn context(
     kept
 }
 
-/// The options with what all files of `tls` had when they were last in order.
+/// The options with the last good state of all files of `tls`.
 fn last_good(
     tls: &BackendTls,
     options: ClientOptions,
@@ -106,7 +106,7 @@ fn root_path(source: &RootSource) -> Option<PathBuf> {
     }
 }
 
-/// Reads what `tls` names.
+/// Reads the files that `tls` names.
 fn load(tls: &BackendTls, reading: &mut Reading<'_, '_>) -> LoadedTrust {
     let mut loaded = LoadedTrust::default();
     let roots = match &tls.trust {

@@ -63,7 +63,7 @@ fn is_note(warning: &CertificateFileWarning) -> bool {
     )
 }
 
-/// Notes what is wrong with a file or a folder.
+/// Notes the fault of a file or a folder.
 fn note(survey: &mut Survey<'_>, reading: &Reading<'_, '_>, fault: CertificateFault) {
     let CertificateFault { error, is_kept, path, source } = fault;
     let listener = survey.listener;

@@ -21,8 +21,8 @@ use crate::timestamp::Timestamp;
 
 pub(super) const MATERIAL: Material = Material { files, read };
 
-/// What was parsed of the authorities of clients. The lists are the larger part of it, so
-/// generations and listeners with equal files have one copy.
+/// Parsed authorities of clients. The lists are the larger part, so generations and listeners with
+/// equal files have one copy.
 #[derive(Default)]
 pub struct KnownClientRoots(Vec<ClientRoots>);
 
@@ -86,13 +86,13 @@ pub struct RootFile {
     pub unjudged: BTreeSet<&'static str>,
 }
 
-/// Whose certificates are believed, as it is asked for.
+/// The trust in client certificates, as configured and as read.
 pub struct Believed<'c> {
-    /// The revocation lists that count.
+    /// The revocation lists in force.
     pub lists: Vec<RevocationList>,
-    /// What was read for that, if it is in order.
+    /// The roots that were read, if they are in order.
     pub roots: Option<Arc<ClientRoots>>,
-    /// The trust as it is written.
+    /// The trust as it is configured.
     pub trust: &'c ClientTrust,
 }
 
@@ -194,7 +194,7 @@ impl Loaded {
                 && !is_known
                 && reading.around.last_good.has_lists_in_force(&source)
             {
-                // Half of a download, as a rule: what was in the folder before it counts on.
+                // Usually a partial download: the lists that the folder had before stay in force.
                 let text = error.to_string();
                 without_new.insert(source.clone());
                 self.found.push(Found { is_kept: true, path, source, text, without: WITHOUT_LIST });
@@ -227,8 +227,8 @@ impl Loaded {
         }
     }
 
-    /// Keeps the last good state of lists that no authority is there for; what cannot be read is
-    /// noted.
+    /// Keeps the last good state of lists while no authority is usable; notes the lists that cannot
+    /// be read.
     fn keep_unread(
         &mut self,
         trust: &ClientTrust,
@@ -253,7 +253,7 @@ impl Loaded {
         }
     }
 
-    /// Reads all files with lists, with what the configuration names and the file.
+    /// Reads all files with lists, each with its configured path and the path of the file.
     fn read_lists(&mut self, trust: &ClientTrust, reading: &mut Reading<'_, '_>) -> Vec<ReadList> {
         let (mut bytes_left, mut lists) = (CRL_BYTES_MAX, Vec::new());
         for source in &trust.crls {
@@ -306,7 +306,7 @@ impl Loaded {
         known
     }
 
-    /// The last good lists of all files; what is wrong with all together is noted.
+    /// The last good lists of all files; notes the error of all lists together.
     fn keep_lists(
         &mut self,
         trust: &ClientTrust,
@@ -432,10 +432,10 @@ fn used(list: &RevocationList, error: &ClientTrustError) -> Found {
 /// The last good state of one kind of file.
 type Of = fn(&mut LastGood) -> &mut ByPath<Arc<[u8]>>;
 
-/// A list with what the configuration names and the file.
+/// A list with its configured path and the path of the file.
 type ReadList = ((PathBuf, PathBuf), Result<Text, ClientTrustError>);
 
-/// The last good lists at the paths that `is_wanted` says, by path.
+/// The last good lists at the paths for which `is_wanted` is true, by path.
 fn known_lists(reading: &Reading<'_, '_>, is_wanted: impl Fn(&Path) -> bool) -> Vec<Text> {
     let known = reading.around.last_good.lists.iter().filter(|(path, _)| is_wanted(path));
     let text = |(path, bytes): (&PathBuf, &Arc<[u8]>)| {
@@ -457,7 +457,7 @@ pub(super) fn is_at(source: &Path, path: &Path) -> bool {
     path == source || path.parent() == Some(source)
 }
 
-/// What `authorities` and `lists` make together.
+/// The client roots of `authorities` and `lists` together.
 fn made(authorities: &[Text], lists: &[Text]) -> Result<ClientRoots, ClientTrustError> {
     let labels = |texts: &[Text], front: &str| -> Vec<String> {
         texts.iter().map(|text| format!("{front}{}", text.path.display())).collect()

@@ -22,7 +22,7 @@ use crate::config::network::Network;
 use crate::config::{ChallengeSource, Config, KeySource};
 use crate::process::landlock;
 
-/// What all materials were when they were last in order.
+/// The last good state of all materials.
 #[derive(Clone, Default)]
 pub struct LastGood {
     /// Files with authorities of clients.
@@ -44,7 +44,7 @@ pub struct LastGood {
     pub(super) sealing_keys: ByPath<SealingKeys>,
     /// Open stores.
     pub(super) stores: ByPath<Arc<KeyedStore>>,
-    /// What the configuration named; none before the first start.
+    /// The names in the last configuration; none before the first start.
     named: Option<Named>,
 }
 
@@ -76,7 +76,7 @@ impl LastGood {
 /// Materials by the files or folders that they come from.
 pub(super) type ByPath<T> = HashMap<PathBuf, T>;
 
-/// What a configuration names.
+/// The paths and default certificates that a configuration names.
 #[derive(Clone, Default)]
 struct Named {
     /// Names of default certificates, each with its listener.
@@ -117,9 +117,9 @@ pub struct Fault {
     pub listener: Option<String>,
     /// The file or folder.
     pub path: PathBuf,
-    /// What is wrong, and the remedy.
+    /// The problem and the remedy.
     pub text: String,
-    /// What happens without it; none while its last good state is served.
+    /// The effect of the fault; none while the last good state is served.
     pub without: Option<&'static str>,
 }
 
@@ -129,7 +129,7 @@ impl Fault {
         Self { listener: None, path: path.to_owned(), text, without: Some(without) }
     }
 
-    /// What is wrong, without what comes of it.
+    /// The problem, without its effect.
     pub fn finding(&self) -> String {
         match &self.listener {
             Some(listener) => said_of(listener, &self.text),
@@ -151,11 +151,11 @@ impl fmt::Display for Fault {
 
 /// A material after the decision about it.
 pub(super) struct Settled<T, E> {
-    /// What was wrong with it.
+    /// The error, if there was one.
     pub(super) error: Option<E>,
     /// Whether the value is the last good one.
     pub(super) is_kept: bool,
-    /// What is used, if anything.
+    /// The value that is used, if there is one.
     pub(super) value: Option<T>,
 }
 
@@ -163,16 +163,16 @@ pub(super) struct Settled<T, E> {
 pub(super) struct Found {
     pub(super) is_kept: bool,
     pub(super) path: PathBuf,
-    /// What the configuration names: the file, or the folder around it.
+    /// The configured path: the file, or the folder around it.
     pub(super) source: PathBuf,
     pub(super) text: String,
-    /// What happens without it.
+    /// The effect if the material is missing.
     pub(super) without: &'static str,
 }
 
 impl Reading<'_, '_> {
-    /// Decides what is used of the material at `path`: what was `read`, else what it was when it
-    /// was last in order, else nothing.
+    /// Decides which state of the material at `path` is used: the one that was `read`, else the
+    /// last good one, else none.
     pub(super) fn settle<T: Clone, E>(
         &mut self,
         of: fn(&mut LastGood) -> &mut ByPath<T>,
@@ -208,7 +208,7 @@ impl Reading<'_, '_> {
         Ok(Fault { listener: listener.map(str::to_owned), path, text, without })
     }
 
-    /// What was in order, for the next time.
+    /// The materials that were in order, for the next reading.
     pub(super) fn into_last_good(self, surveys: &[Survey<'_>]) -> LastGood {
         let certificates = surveys.iter().filter_map(|survey| survey.certificates.clone());
         LastGood {

@@ -42,7 +42,7 @@ fn read(survey: &mut Survey<'_>, reading: &mut Reading<'_, '_>) {
         Ok(inventory) => {
             survey.warn(warnings(path, &store, &inventory, reading.around.now));
         }
-        // What is wrong with it has been noted.
+        // The fault has been noted.
         Err(_) if is_faulty => {}
         Err(error) => {
             let (path, source, text) = (path.clone(), path.clone(), error.to_string());

@@ -19,9 +19,9 @@ use crate::config::{
 pub struct Summary {
     /// The listener's name.
     pub name: String,
-    /// What it listens on.
+    /// The addresses that it listens on.
     pub addresses: Vec<String>,
-    /// Whether it can serve a client at all, with what it has of its materials.
+    /// Whether it can serve any client with its usable materials.
     pub can_serve: bool,
     /// Where its plaintext goes.
     pub backends: Vec<String>,
@@ -29,25 +29,25 @@ pub struct Summary {
     pub balance: &'static str,
     /// The certificates that it serves from files.
     pub certificates: Inventory,
-    /// What its clients are asked for, if they are.
+    /// The certificates that clients are asked for, if they are.
     pub clients: Option<ClientsSummary>,
-    /// When what it takes beside them expires.
+    /// Expiry dates of its other materials.
     pub expiries: Vec<Expiry>,
     /// The listener's limits that are not as they are by default, by their keys.
     pub limits: BTreeMap<&'static str, String>,
-    /// Whether TLS is passed on, but for clients with a route that ends it.
+    /// Whether TLS is forwarded, except for clients with a route that terminates it.
     pub passthrough: bool,
     /// From where it takes PROXY headers, which it then requires.
     pub proxy_from: Option<Vec<String>>,
     /// The PROXY header that its backends get.
     pub proxy_header: &'static str,
-    /// What clients get that ask for certain names: the first hundred.
+    /// Routes for certain server names: the first hundred.
     pub routes: Vec<RouteSummary>,
     /// How many routes there are.
     pub routes_total: usize,
-    /// What its clients speak.
+    /// The protocol of its clients.
     pub speaks: Spoken,
-    /// The store that it serves from beside them.
+    /// The store that it also serves from.
     pub store: Option<StoreSummary>,
     /// The settings of TLS that differ from their defaults, by their keys.
     pub tls: BTreeMap<&'static str, String>,
@@ -56,9 +56,9 @@ pub struct Summary {
 /// A route as it is shown, with the settings that hold for it: its own and those of its listener.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouteSummary {
-    /// What clients ask for; empty: all names without a route.
+    /// Server names of the route; empty: all names without a route.
     pub names: Vec<String>,
-    /// With which protocols it counts; empty: in any case.
+    /// Protocols of the route; empty: all.
     pub alpn: Vec<String>,
     /// Where plaintext goes; empty: where that of the listener goes.
     pub backends: Vec<String>,
@@ -66,7 +66,7 @@ pub struct RouteSummary {
     pub balance: &'static str,
     /// Whether clients must show a certificate: "off", "asked" or "required".
     pub clients: &'static str,
-    /// Whether TLS is passed on.
+    /// Whether TLS is forwarded.
     pub passthrough: bool,
     /// The PROXY header that backends get.
     pub proxy_header: &'static str,

@@ -1,4 +1,4 @@
-//! What can be wrong with the authorities of clients and their revocation lists.
+//! Errors of the authorities of clients and their revocation lists.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub(super) enum ClientTrustError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file with a list cannot be read.
@@ -48,7 +48,7 @@ pub(super) enum ClientTrustError {
         /// The file.
         label: String,
     },
-    /// What was read is of no use.
+    /// The files were read, but cannot be used.
     #[error("{}", with_key_of_listeners(.0))]
     Parsed(#[from] ClientRootsError),
     /// A file with authorities cannot be read.
@@ -82,7 +82,7 @@ fn with_key_of_listeners(error: &ClientRootsError) -> String {
     }
 }
 
-/// A list whose next update is overdue, in words.
+/// A list with an overdue next update, as text.
 #[derive(Debug)]
 pub(super) struct EndedList {
     issuer: String,

@@ -15,7 +15,7 @@ use super::*;
 use crate::listener::{KnownClientRoots, Names, Surroundings, survey};
 use crate::stores::Stores;
 
-/// A folder with materials, and what a process remembers of them.
+/// A folder with materials, and the state of them that a process keeps.
 struct Rig {
     backend: &'static str,
     client_roots: KnownClientRoots,
@@ -28,7 +28,7 @@ struct Rig {
     top: String,
 }
 
-/// What a reading made of a listener.
+/// The result of a reading for a listener.
 struct Read {
     /// Path, and whether the last good state is used, of each fault.
     faults: Vec<(String, bool)>,
@@ -61,7 +61,7 @@ impl Rig {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Reads it all, as a start or a reload does; `show` tells what counts of the listener.
+    /// Reads everything, as a start or a reload does; `show` prints the result for the listener.
     fn read(&mut self, show: impl Fn(&Survey<'_>) -> String) -> Result<Read, Vec<String>> {
         let text = format!(
             "{}\n[[listener]]\naddress = \"127.0.0.1:1\"\nbackends = [{:?}]\n{}",
@@ -94,9 +94,8 @@ impl Rig {
         Ok(read)
     }
 
-    /// The course of one material: `bad` at the start leaves what `without` is, `good` makes
-    /// `with`, and then `bad` keeps that, through any number of readings. Its neighbour is
-    /// `renewed` with it.
+    /// Tests the states of one material: a `bad` file at the start gives `without`, a `good` one
+    /// gives `with`, and later `bad` ones keep `with`, through any number of readings.
     fn course(
         &mut self,
         file: &str,
@@ -309,7 +308,7 @@ fn bad_list_fails_closed() {
         lists.iter().map(|list| list.next_update_s).max().unwrap().to_string()
     };
     assert_eq!(rig.read(renewed).unwrap().found, "1924992000");
-    // In a folder, which is swapped whole while nobody looks.
+    // In a folder that is replaced as a whole between two readings.
     let mut rig = Rig::new(&keys("\"lists\""));
     rig.write("roots", &(one.pem() + &other.pem()));
     fs::create_dir(rig.path("lists")).unwrap();
@@ -319,7 +318,7 @@ fn bad_list_fails_closed() {
     fs::rename(rig.path("lists"), rig.path("away")).unwrap();
     let read = rig.read(believed).unwrap();
     assert_eq!((read.faults, &*read.found), (vec![("lists".to_owned(), true)], both));
-    // What is deeper is not in the folder.
+    // A file in a deeper folder is not in the folder.
     fs::rename(rig.path("away"), rig.path("lists")).unwrap();
     fs::create_dir(rig.path("lists/deeper")).unwrap();
     fs::rename(rig.path("lists/one.crl"), rig.path("lists/deeper/one.crl")).unwrap();
