@@ -109,14 +109,14 @@ impl Config {
         Self::if_in_order(Self::load_partly(file))
     }
 
-    /// Reads a file for a process that goes on with the `lanes` it has, whatever the file asks for:
-    /// what it gives to all of them must be enough for these too.
+    /// Reads a file for a process that keeps its number of `lanes`, also if the file sets another:
+    /// limits for all lanes together must be enough for these too.
     pub fn load_anew(file: &Path, lanes: NonZeroUsize) -> Result<Self, Mistakes> {
         Self::if_in_order(Self::load_for(file, Some(lanes)))
     }
 
-    /// What is in order in a file, if so much is that it makes a configuration, and every mistake:
-    /// for checks that go on after a mistake. It is not for use.
+    /// The valid part of a file, if that is enough for a configuration, and every mistake: for
+    /// checks that go on after a mistake. It is not for use.
     pub(crate) fn load_partly(file: &Path) -> (Option<Self>, Vec<Mistake>) {
         Self::load_for(file, None)
     }

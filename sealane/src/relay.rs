@@ -364,7 +364,7 @@ impl Service for Relay {
             Ok(Received::Bytes { .. } | Received::End) if turn.is_unproven() => {
                 turn.backend_failed()
             }
-            // What a backend has to say about it is for no client.
+            // The backend's answer to a cancel request goes to no client.
             Ok(Received::Bytes { last: false }) if is_cancel => Ok(()),
             Ok(Received::Bytes { last: true } | Received::End) if is_cancel => {
                 turn.cancel_at_next()

@@ -1,5 +1,5 @@
-//! What is told to a service manager that asked to be told, as systemd does, and what it keeps for
-//! the process that comes after this one. Without one, nothing is done here.
+//! Notifications to a service manager that asks for them, such as systemd, and descriptors that it
+//! keeps for the next process. Without a manager, nothing is done here.
 
 use std::env;
 use std::fmt::Write as _;
@@ -16,27 +16,27 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::pipe::{PipeFlags, pipe_with};
 use sd_notify::NotifyState;
 
-/// Tells it `state`.
+/// Sends `state` to the manager.
 pub fn tell(state: &[NotifyState<'_>]) {
     // If the manager does not listen, the work goes on.
     let _ = send(state, None);
 }
 
-/// Tells it that the process ends, and how long that may take: it waits so long, if its own
-/// patience is less.
+/// Reports that the process ends, and how long that may take: the manager extends its timeout, if
+/// it is shorter.
 pub fn tell_end(within: Duration) {
     let wait_us = within.saturating_add(SPARE).as_micros();
     tell(&[NotifyState::Stopping, NotifyState::Custom(&format!("EXTEND_TIMEOUT_USEC={wait_us}"))]);
 }
 
-/// Tells it that a start or a reload goes on, and may take as long again for its next step.
+/// Reports that a start or a reload goes on, and may take as long again for its next step.
 pub fn tell_progress() {
     let wait_us = STEP_MAX.as_micros();
     tell(&[NotifyState::Custom(&format!("EXTEND_TIMEOUT_USEC={wait_us}"))]);
 }
 
-/// Lets it keep `descriptor` under `name`: it passes it to the next process, after a restart or a
-/// crash, and closes it when the service is stopped.
+/// Stores `descriptor` in the manager under `name`: it passes it to the next process, after a
+/// restart or a crash, and closes it when the service is stopped.
 pub fn keep(name: &str, descriptor: BorrowedFd<'_>) {
     let state = ["FDSTORE=1".to_owned(), format!("FDNAME={name}")];
     let state = state.each_ref().map(|line| NotifyState::Custom(line));
@@ -44,8 +44,8 @@ pub fn keep(name: &str, descriptor: BorrowedFd<'_>) {
     let _ = send(&state, Some(descriptor));
 }
 
-/// Lets it close what it keeps under `names`, and waits until it has, or else what is bound there
-/// next would find its address in use.
+/// Makes the manager close the descriptors under `names`, and waits until it has: otherwise the
+/// next bind to their address would find it in use.
 pub fn forget(names: impl IntoIterator<Item = String>) {
     let mut told = false;
     for name in names {

@@ -137,9 +137,9 @@ impl WriterCounters {
 pub struct LogFault {
     /// The file, or the name of the stream.
     pub destination: PathBuf,
-    /// What is wrong, and the remedy.
+    /// The problem and the remedy.
     pub text: String,
-    /// What happens to lines.
+    /// The effect on log lines.
     pub without: &'static str,
 }
 
@@ -370,8 +370,7 @@ impl Outlet {
     }
 }
 
-/// Opens the file and returns at once, whatever is there: to open a pipe waits for its reader
-/// otherwise.
+/// Opens the file without blocking: otherwise, opening a pipe waits for its reader.
 fn append_to(path: &Path) -> Result<File, AccessLogError> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = OpenOptions::new();

@@ -2,7 +2,7 @@
 
 use crate::listener::Fault;
 
-/// The faults of a generation, and of what the process needs.
+/// The faults of a generation, and of the materials of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// At most [`FAULTS_SHOWN_MAX`].

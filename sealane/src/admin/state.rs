@@ -123,7 +123,7 @@ impl ControlState {
     pub fn degradation(&self, now: SystemTime) -> Option<String> {
         let now = Timestamp::from(now);
         let faults = self.faults_now();
-        // Of one that is not accepted any more the faults tell.
+        // The faults already include a list that is no longer accepted.
         let is_fault =
             |list: &RevocationList| faults.shown.iter().any(|f| f.path == list_file(list));
         let clients = || self.listeners.iter().filter_map(|each| each.clients.as_ref());

@@ -121,20 +121,20 @@ impl Machine<'static> {
     }
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The configuration that was checked.
     pub file: PathBuf,
-    /// What must be corrected before it can be served.
+    /// Problems to correct before it can be served.
     pub errors: Vec<Finding>,
-    /// What can be served, but is probably not meant.
+    /// Settings that can be served, but are probably not intended.
     pub warnings: Vec<Finding>,
-    /// What holds for this check, and may not hold for the service.
+    /// Facts about this check that may not hold for the service.
     pub notes: Vec<Finding>,
     /// The listeners that are in order.
     pub listeners: Vec<ListenerReport>,
-    /// What it will take; none if too much is wrong to tell.
+    /// The resources that it will use; none if too much is wrong for an estimate.
     pub cost: Option<Cost>,
 }
 

@@ -56,7 +56,7 @@ pub fn write_page(command: Option<&str>, out: &mut dyn Write) -> io::Result<()> 
 /// A heading with the lines below it.
 type Section<'h> = (String, Vec<&'h str>);
 
-/// The introduction of a help text, and what it has under headings: lines that end in a colon, with
+/// The introduction and the sections of a help text. A heading is a line that ends in a colon, with
 /// indented lines below.
 fn sections(help: &str) -> (Vec<&str>, Vec<Section<'_>>) {
     let mut introduction = Vec::new();

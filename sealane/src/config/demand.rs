@@ -166,7 +166,7 @@ fn undercuts<'c>(
                 if sharing.is_empty() {
                     order.push(place);
                 }
-                // Equal demands of one listener undercut each other nowhere.
+                // Equal demands of one listener never undercut each other.
                 let is_new = |(known, _): &(Way<'_>, _)| {
                     known.demand != way.demand || !std::ptr::eq(known.listener, way.listener)
                 };

@@ -33,23 +33,23 @@ impl ProxyHeader {
         }
     }
 
-    /// Whether it tells that.
+    /// Whether the header contains `tlv`.
     pub fn tells(self, tlv: Tlv) -> bool {
         self.tlvs().is_some_and(|tlvs| tlvs.has(tlv))
     }
 }
 
-/// What version 2 tells beside addresses: a set of [`Tlv`].
+/// The TLVs of a version 2 header, after its addresses: a set of [`Tlv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tlvs(u16);
 
 impl Tlvs {
-    /// Nothing but what is in `list`.
+    /// The set of the TLVs in `list`.
     pub fn these(list: &[Tlv]) -> Self {
         Self(list.iter().fold(0, |set, tlv| set | tlv.bit()))
     }
 
-    /// Whether it is among them.
+    /// Whether the set contains `tlv`.
     pub fn has(self, tlv: Tlv) -> bool {
         self.0 & tlv.bit() != 0
     }

@@ -98,7 +98,7 @@ fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
         Ok(name) if !name.starts_with('*') => name,
         _ => return broken("does not begin with a host name", HOST_REMEDY.into()),
     };
-    // A name whose last label is a number, such as 0x7f000001, is an IPv4 address to resolvers.
+    // A name with a number as its last label, such as 0x7f000001, is an IPv4 address to resolvers.
     if name.rsplit('.').next().is_some_and(is_resolver_number) {
         return broken("looks like an IPv4 address, but is none", HOST_REMEDY.into());
     }
@@ -108,7 +108,7 @@ fn backend_address(text: &str) -> Result<BackendAddress, Problem> {
     }
 }
 
-/// The mistake of an address whose port is a number above 65535.
+/// The mistake of an address with a port above 65535.
 fn port_above_max(text: &str) -> Option<Problem> {
     let (host, port) = text.rsplit_once(':')?;
     // An IPv6 address without a port ends in a number too.

@@ -32,7 +32,7 @@ use super::health::Health;
 use super::listeners::ListenerRegistry;
 use super::responders::ResponderRegistry;
 
-/// A generation that has passed every check, and what an operator should know of it.
+/// A generation that has passed every check, with its faults, warnings and summaries.
 pub(super) struct Built {
     pub(super) generation: Generation<RelaySettings>,
     /// Materials that cannot be used as they are.
@@ -46,30 +46,30 @@ pub(super) struct Built {
     pub(super) warnings: Vec<String>,
 }
 
-/// What outlives generations.
+/// State that outlives generations.
 pub(super) struct Registries {
-    /// What lanes count for backends.
+    /// Counters of lanes for each backend.
     pub(super) backends: BackendRegistry,
-    /// What was parsed of the authorities of clients.
+    /// Parsed authorities of clients.
     pub(super) client_roots: KnownClientRoots,
-    /// What TLS is spoken to them with: equal options have one context.
+    /// TLS contexts for backends: equal options have one context.
     pub(super) clients: ClientContexts,
-    /// What checks have found of backends.
+    /// Results of health checks of backends.
     pub(super) health: Health,
-    /// Materials of what is served, as they were when they were last in order.
+    /// The last good state of the materials that are served.
     pub(super) last_good: LastGood,
-    /// What lanes count of listeners.
+    /// Counters of lanes for each listener.
     pub(super) listeners: ListenerRegistry,
-    /// What names of backends lead to.
+    /// Resolved names of backends.
     pub(super) names: Names,
-    /// What answers challenges of ACME clients.
+    /// Responders to challenges of ACME clients.
     pub(super) responders: ResponderRegistry,
     /// The stores that listeners serve from, each opened once.
     pub(super) stores: Stores,
 }
 
 impl Registries {
-    /// With nothing in them; what responders say to an operator goes to `notices`.
+    /// Empty registries; responders send messages for the operator to `notices`.
     pub(super) fn new(notices: Sender<Event>, drained: Drained) -> Self {
         Self {
             backends: BackendRegistry { by_address: HashMap::new(), drained },

@@ -42,7 +42,7 @@ impl Control {
         self.state.lock().faults_now().total > 0
     }
 
-    /// Whether something on disk differs from what was read.
+    /// Whether a file on disk has changed since it was read.
     pub(super) fn has_changed(&self) -> bool {
         let now = unfollowed(&self.config);
         self.has_store_news
@@ -50,8 +50,8 @@ impl Control {
             || fingerprint(self.source.file(), &self.config) != self.fingerprint
     }
 
-    /// Whether a revocation list counts by now whose date was in the future when it was read: then
-    /// lanes have to look at their connections again.
+    /// Whether a revocation list with a date in the future when it was read is now in force: then
+    /// lanes have to check their connections again.
     pub(super) fn has_list_begun(&self) -> bool {
         let read_at = Timestamp::from(self.lists_read_at);
         let now = Timestamp::from(SystemTime::now());

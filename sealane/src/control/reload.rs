@@ -20,8 +20,7 @@ use crate::process::landlock;
 use crate::systemd;
 
 impl Control {
-    /// Reads the configuration and the certificates again. Publishes them, or reports what is
-    /// wrong.
+    /// Reads the configuration and the certificates again. Publishes them, or reports the errors.
     pub(super) fn reload(&mut self) -> Verdict {
         let started = Instant::now();
         if let Ok(now) = NotifyState::monotonic_usec_now() {

@@ -152,7 +152,7 @@ pub(super) fn open_new(
     if problems.is_empty() { Ok(sockets) } else { Err(problems) }
 }
 
-/// The fault of a unix socket that is listened on, and whose file cannot be made again.
+/// The fault of a unix socket that Sealane listens on, if its file cannot be made again.
 fn fault_of(key: &Address, error: &io::Error, known: &[Bound], listener: &str) -> Option<Fault> {
     let Address::Unix(path) = key else { return None };
     known.iter().find(|bound| bound.key == *key)?;

@@ -38,7 +38,7 @@ pub(super) struct KeptRoot {
 
 impl KeptRoot {
     /// Reads the file that `settings` name, or makes a root, and the file if it is missing. A file
-    /// that cannot be used is left alone, and the process has a root of its own until it can be.
+    /// that cannot be used is left alone: until it can, the process uses a root in memory only.
     ///
     /// # Errors
     /// The system has no random bytes.

@@ -35,7 +35,7 @@ impl FileWatch {
         Ok(Self { watcher, folders: BTreeSet::new() })
     }
 
-    /// Watches what `config` names and what is `faulty`, and nothing else; returns the folders that
+    /// Watches only the paths that `config` names and the `faulty` ones; returns the folders that
     /// cannot be watched.
     pub(super) fn follow(
         &mut self,
@@ -78,7 +78,7 @@ pub(super) fn fingerprint(config_file: Option<&Path>, config: &Config) -> u64 {
     hasher.finish()
 }
 
-/// The same for what listeners are made of alone.
+/// The same for the materials of listeners alone.
 pub(super) fn fingerprint_of_materials(config: &Config) -> u64 {
     let mut hasher = DefaultHasher::new();
     let files: BTreeSet<PathBuf> = config.listeners.iter().flat_map(listener::files).collect();
@@ -93,7 +93,7 @@ pub(super) fn unfollowed(config: &Config) -> BTreeMap<PathBuf, u64> {
         RootPlace::File(path) => Some(path.as_path()),
         RootPlace::Store(_) => None,
     });
-    // Of a store the file alone: who examines it changes others in its folder.
+    // Only the data file of a store: readers of the store change other files in its folder.
     let stores = config.stores().map(|path| (path.to_owned(), look_at(&path.join(DATA_FILE))));
     let addresses = config.listeners.iter().flat_map(|listener| &listener.addresses);
     let sockets = addresses.filter_map(|address| match address {

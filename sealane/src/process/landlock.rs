@@ -179,8 +179,8 @@ impl Wanted<'_> {
     }
 }
 
-/// The remedy for what is at `real` and cannot be read. A rule is for a folder and not for its
-/// path, so it is the folder around a folder that lets another one take its place.
+/// The remedy for a path `real` that cannot be read. A rule is for a folder and not for its path,
+/// so only a rule for the folder around it also covers a replacement.
 fn read_remedy(real: &Path) -> String {
     let folder = if real.is_dir() { real } else { real.parent().unwrap_or(real) };
     let around = folder.parent().filter(|around| needs::is_of_few(around)).unwrap_or(folder);

@@ -1,4 +1,4 @@
-//! The clients that a lane has refused most often, for an operator who looks for them.
+//! The clients that a lane has refused most often, for the operator.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
@@ -38,7 +38,7 @@ impl RefusedClients {
         };
         let count = place.count() + 1;
         if known.is_none() {
-            // Whoever reads meanwhile finds the place free.
+            // A reader sees the place as free until the new count is stored.
             place.count.store(0, Relaxed);
             for (stored, word) in place.address.iter().zip(words) {
                 stored.store(word, Relaxed);

@@ -49,18 +49,18 @@ struct Seldom {
     source: Option<Source>,
 }
 
-/// What a connection has only until it is open to its backend.
+/// State of a connection until it is open to its backend.
 #[derive(Default)]
 struct Opening {
-    /// What is left to send before everything else, such as a PROXY header.
+    /// Bytes left to send before all others, such as a PROXY header.
     header: Vec<u8>,
     /// Bytes of a request in the clear that were searched for its end.
     searched: usize,
-    /// What it is, if it is nothing but a request to cancel a query.
+    /// The request to cancel a query, if the connection is nothing else.
     cancel: Option<CancelRequest>,
 }
 
-// With what a PROXY header announced, an idle connection takes 96 bytes more, with the allocator's.
+// With data of a PROXY header, an idle connection takes 96 bytes more, with the allocator's.
 const _: () = assert!(size_of::<Seldom>() == 88);
 
 impl Relayed {

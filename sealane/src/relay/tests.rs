@@ -39,21 +39,21 @@ use crate::config::{Balance, ProxyHeader, Share, Spoken, Tlvs};
 const NAME: &str = "one.test";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Linux, but for what is sent to sockets that it connected itself.
+/// Linux, with a fault at sockets that it connected itself.
 struct Faulty {
-    /// How often each was sent something.
+    /// The number of sends to each socket.
     connected: HashMap<RawFd, usize>,
     fault: Fault,
     linux: Linux,
 }
 
 enum Fault {
-    /// There is no descriptor for a socket; each try is told of.
+    /// There is no descriptor for a socket; each attempt is reported.
     NoDescriptor(Sender<()>),
     /// Nothing is taken, as when memory is short.
     NoRoom,
-    /// After so many times the peer resets the connection: it hears that one more was tried, and
-    /// has then told why.
+    /// After `sent` sends the peer resets the connection: one more send is reported as `tried`, and
+    /// fails once the peer has `told` why.
     Reset { sent: usize, tried: Sender<()>, told: Receiver<()> },
 }
 

@@ -162,7 +162,7 @@ fn openssl(folder: &TempDir, inner: &Authority, place: [&str; 2]) -> Option<Proc
     openssl_with(folder, inner, &place, Path::new("/dev/null"))
 }
 
-/// The same with further arguments, and a configuration of its own.
+/// The same with further arguments and a configuration file.
 fn openssl_with(
     folder: &TempDir,
     inner: &Authority,
@@ -202,7 +202,7 @@ fn openssl_sees_its_sessions_resumed() {
     assert_eq!(handshakes(&site.sealane.metrics()), (1, 1));
 }
 
-/// A session whose master secret is not bound to its handshake is no proof in a further one.
+/// A session is not resumed if its master secret is not bound to its handshake.
 #[test]
 fn backend_without_extended_master_secret() {
     let (folder, inner) = (tempfile::tempdir().unwrap(), inner());

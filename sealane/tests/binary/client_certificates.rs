@@ -154,7 +154,7 @@ fn a_new_list_ends_the_sessions_of_who_is_on_it_and_keeps_those_of_others() {
     assert_eq!(site.sealane.metrics().ended("client_certificate"), 2);
 }
 
-/// An authority whose clock is ahead.
+/// The clock of an authority may be ahead.
 #[test]
 fn list_of_the_future_cuts_once_it_begins() {
     let Some(site) = Site::start("cut_revoked = true") else { return };

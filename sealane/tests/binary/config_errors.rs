@@ -82,7 +82,7 @@ fn check_and_serve_report_faults_in_the_same_words() {
     assert_eq!(said.collect::<Vec<_>>(), warnings);
 }
 
-/// What a start prints before it is ready.
+/// The lines that a start prints before it is ready.
 fn said_until_ready(folder: &Path, file: &str) -> Vec<String> {
     let mut serve = Command::new(env!("CARGO_BIN_EXE_sealane"))
         .args(["serve", "--config", file])

@@ -22,7 +22,7 @@ use crate::harness::sealane::{BINARY, ListenerSettings, Sealane, Settings, repla
 use crate::harness::tools::{output, required};
 use crate::harness::wait_for;
 
-/// Listeners in front of an echo, which take what is in a folder.
+/// Listeners in front of an echo backend, with their materials in a folder.
 struct Rig {
     authority: Authority,
     backend: Backend,
@@ -103,7 +103,7 @@ fn wait_for_faults(sealane: &Sealane, expected: &[(&str, bool)]) {
     assert_eq!(named.count(), expected.len());
 }
 
-/// What `sealane reload` ends with, and prints.
+/// The exit code and the output of `sealane reload`.
 fn reload(sealane: &Sealane) -> (Option<i32>, String) {
     let done = sealane.command(&["reload"]).output().unwrap();
     (done.status.code(), String::from_utf8(done.stdout).unwrap())
@@ -129,7 +129,7 @@ fn bad_certificate_holds_up_no_renewal() {
     assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("error: listener listener-0: "), "{text}");
 
-    // It gets well, and turns bad: the last good state is served, whatever is renewed with it.
+    // Repaired, then bad again: the last good state is served, also when others are renewed.
     replace(&rig.path("certificates/a.pem"), &good);
     wait_for_faults(&sealane, &[]);
     sealane.wait_until_said("/certificates/a.pem: fault resolved");
@@ -252,7 +252,7 @@ fn expired_list_refuses_its_clients_alone() {
     assert_eq!(sealane.metrics().sum("sealane_reloads_total", &[("outcome", "refused")]), 0);
 }
 
-/// What belongs to the process and not to a listener: keys, the log's folder, a store.
+/// Materials of the process and not of a listener: keys, the log's folder, a store.
 #[test]
 fn bad_keys_folders_and_stores_hold_up_no_start() {
     let mut rig = Rig::new(&[("good.pem", "")]);
@@ -286,7 +286,7 @@ fn bad_keys_folders_and_stores_hold_up_no_start() {
     sealane.wait_until_said("/root: fault resolved");
     assert!(fs::read_to_string(rig.path("root")).unwrap().starts_with("sealane-ticket-root"));
 
-    // The keys that were read last open the store, whatever is in their file now.
+    // The keys that were read last open the store, also if their file is invalid now.
     fs::write(rig.path("store.key"), "not a key").unwrap();
     wait_for_faults(&sealane, &[("store.key", true)]);
     sealane.wait_until_lanes_serve();

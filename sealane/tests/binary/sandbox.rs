@@ -147,7 +147,7 @@ fn a_reload_that_wants_another_folder_is_refused_by_its_line_unless_that_was_for
     }
 }
 
-/// A deployment replaces the whole folder of certificates, and the operator does what the log says.
+/// A deployment replaces the whole certificate folder, and the operator applies the log's remedy.
 #[test]
 fn printed_remedy_lets_a_folder_be_replaced() {
     let mut rig = Rig::new("");
@@ -162,7 +162,7 @@ fn printed_remedy_lets_a_folder_be_replaced() {
     let Some(mut sealane) = rig.start() else { return };
     swap(&rig, 1);
     sealane.wait_until_said(" is outside of what this process may read");
-    // What was read before is served on, and holds up no other file.
+    // Certificates that were read before are still served, and block no other file.
     rig.visit(rig.settings.listeners[0].address);
     let refused = [("outcome", "refused")];
     assert_eq!(sealane.metrics().sum("sealane_reloads_total", &refused), 0);

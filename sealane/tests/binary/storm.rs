@@ -17,7 +17,7 @@ use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
 
-/// What became of the clients of a storm.
+/// The results of the clients of a storm.
 #[derive(Debug, Default)]
 struct Storm {
     clients: usize,
@@ -34,7 +34,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// Sends hellos at a fixed rate, whatever becomes of them.
+/// Sends hellos at a fixed rate, regardless of the responses.
 fn storm(address: SocketAddr, hello: &[u8], rate: u64, lasts: Duration) -> Storm {
     let (mut storm, mut open) = (Storm::default(), VecDeque::new());
     let begun = Instant::now();

@@ -74,7 +74,7 @@ fn remove_left(folder: &Path, prefix: &OsStr) -> io::Result<()> {
             && let Ok(mark) = open(entry.path().join(MARK), flags, Mode::empty())
             && flock(&mark, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
-            // It takes room, and nothing else: what is needed now is made all the same.
+            // A folder that cannot be removed only takes disk space: the command goes on.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -136,7 +136,7 @@ pub(super) fn at(path: &Path, error: &io::Error) -> Refusal {
 
 /// The file in a scratch folder that its process has locked.
 const MARK: &str = "scratch";
-/// Characters of its name that nobody can foresee.
+/// Random characters in the name of a scratch folder.
 const RANDOM_CHARS: usize = 6;
 
 #[cfg(test)]

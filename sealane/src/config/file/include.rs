@@ -25,8 +25,8 @@ pub(super) struct Included {
 }
 
 impl Included {
-    /// Reads what is `written` in `main`, which is itself no part of it. What is included includes
-    /// nothing more.
+    /// Reads the files that the value `written` in `main` names, except `main` itself. Included
+    /// files cannot include others.
     pub(super) fn read(
         main: &Path,
         written: &Value<'_>,

@@ -75,7 +75,7 @@ fn known_keys(text: &str) -> Vec<String> {
     unknown.problem.known.iter().map(|key| (*key).to_owned()).collect()
 }
 
-/// The route of a listener whose backends are in TLS and get a header, with these lines more.
+/// The route of a listener with TLS backends and a PROXY header, with these additional lines.
 fn route_of(listener: &str, route: &str) -> Result<Route, String> {
     let header = if listener.contains("proxy_header") || route.contains("proxy_header") {
         ""
@@ -164,7 +164,7 @@ fn route(name: &str, lines: &str) -> String {
 
 const REQUIRED: &str = "clients = { certificates = \"required\", roots = [\"a.pem\"] }";
 
-/// Asserts that a text is refused for what contains `expected`, or that it is in order.
+/// Asserts that a text is refused with a message that contains `expected`, or is valid if none.
 fn assert_undercut(text: &str, expected: Option<&str>) {
     let found = parse(text).err().map(|mistakes| mistakes.to_string());
     let is_right = match (expected, &found) {
@@ -244,7 +244,7 @@ fn looser_way_to_a_guarded_backend_is_refused() {
             Some("but route \"b.example\", with other client"),
         ),
         ("", beside(&format!("{}{}", own(2), allowed(named))), None),
-        // A way that passes TLS through asks for nothing, whatever it leads to.
+        // A passthrough route requests no client certificate, for any backend.
         (
             "",
             guarded(REQUIRED) + &route("b.example", "passthrough = true\nbackends = [\"b:2\"]"),

@@ -45,7 +45,7 @@ pub(super) const CASES: [Case; 65] = [
     // After https://docs.haproxy.org/2.6/configuration.html#crt-list
     // One of HTTP/2 that no name leads elsewhere, and one of HTTP/1.1.
     case("haproxy/h2-split.cfg", ONE, &[], &[]),
-    // See the test of what HAProxy behind Sealane gets.
+    // Another test checks HAProxy behind Sealane.
     case("haproxy/in-front.cfg", &[], &[], &[]),
     case("haproxy/kubernetes.cfg", ONE, &[], &[]),
     case("haproxy/list.cfg", ONE, &[], &[]),

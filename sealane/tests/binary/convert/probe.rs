@@ -103,8 +103,8 @@ pub(super) fn see(site: &Site, address: SocketAddr, opening: Opening) -> Seen {
     Seen(seen)
 }
 
-/// What a client of HTTP gets, which agrees on `alpn`: all of version 1.1, or the beginning of
-/// version 2, a frame of settings.
+/// The answer to an HTTP client that negotiates `alpn`: all of it in version 1.1, or the beginning
+/// in version 2, a SETTINGS frame.
 pub(super) fn requested(site: &Site, address: SocketAddr, alpn: &'static str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,5 +1,5 @@
-//! A file that is not the configuration is never quoted: a key that takes a path may be given that
-//! of a private key, by mistake or by somebody who may write configurations and not read keys.
+//! A file that is not the configuration is never quoted: a path in the configuration may be that of
+//! a private key, by mistake or by a user that may write configurations but not read keys.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -89,7 +89,7 @@ fn no_output_quotes_the_file_of_a_material() {
     }
 }
 
-/// What the configuration consists of is parsed, and a mistake in it has a line and a column.
+/// Files of the configuration are parsed, and a mistake in them has a line and a column.
 #[test]
 fn no_output_quotes_a_file_that_is_read_as_configuration() {
     let rig = Rig::new(&[("secret.key", "")]);
@@ -146,7 +146,7 @@ fn no_command_for_stores_quotes_a_file() {
         let has = |option: &str| taken.iter().any(|(taken, _)| *taken == option);
         for (option, name) in taken.iter().filter(|(_, name)| is_path(name)) {
             for file in ["secret.key", "bare.key"] {
-                // What reaches a store takes the place of what is there.
+                // `--config` and `--socket` replace the options for a store.
                 let is_way = ["--config", "--socket"].contains(option);
                 let others = store.chunks(2).filter(|pair| !is_way && has(pair[0]));
                 let mut words = vec![command];

@@ -1,5 +1,5 @@
-//! The changes of reloads under load: every key that a listener may have, each time, in ways that
-//! clients need not know of, or that they are told of.
+//! Changes for reloads under load: each reload changes every key that a listener may have, in ways
+//! that clients do not notice, or that the test informs them of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
