@@ -3,8 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// A global allocator for a program that handles private keys of others, whatever library copies
-/// them: freed memory holds nothing. To grow a block copies it, and wipes the old one.
+/// A global allocator for a program that handles private keys of others. It wipes freed memory, so
+/// no copy by a library stays there. Growing a block copies it, and wipes the old one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WipingAllocator<A = System>(pub A);
 
@@ -28,17 +28,17 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for WipingAllocator<A> {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller gives up a block with this layout, which nobody else uses any more.
+        // SAFETY: the caller frees a block with this layout, and nothing else uses it any more.
         unsafe { wipe(block, layout) };
         // SAFETY: the caller's promise is passed on.
         unsafe { self.0.dealloc(block, layout) }
     }
 }
 
-/// Overwrites a block with zeros, also where a compiler sees that nobody reads them.
+/// Overwrites a block with zeros, also where the compiler sees that they are never read.
 ///
 /// # Safety
-/// The block has this layout, and nobody else uses it.
+/// The block has this layout, and nothing else uses it.
 #[allow(unsafe_code, reason = "an allocator cannot be written otherwise")]
 unsafe fn wipe(block: *mut u8, layout: Layout) {
     // Large blocks are aligned to words, and small ones are few bytes.

@@ -4,9 +4,9 @@
 //! Since Linux 6.11 a part of getrandom(2) runs in the process (the vDSO): each thread keeps a key
 //! in a page that the kernel gave out for it, and takes another when the kernel's own generator has
 //! changed, which it does also where a virtual machine was restored from a snapshot. That page is
-//! empty in a child, and nobody else reads or writes it.
+//! empty in a child, and nothing else reads or writes it.
 //!
-//! A program that has a generator of its own keeps it in [`WipedOnFork`]. One that handles private
+//! A program with its own generator keeps it in [`WipedOnFork`]. A program that handles private
 //! keys of others has a [`WipingAllocator`].
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -88,8 +88,8 @@ impl Schedule {
     }
 
     /// Renews a certificate as soon as an authority takes an order, because the operator asks for
-    /// it: its key may have leaked. Its waits after failures end. Limits of the authority do not,
-    /// nor do waits of names whose validation failed. Returns whether there is such a certificate.
+    /// it: its key may have leaked. Its waits after failures end. Limits of the authority and waits
+    /// for names that failed validation remain. Returns whether there is such a certificate.
     pub fn renew(&mut self, now: UnixSeconds, id: CertificateId) -> bool {
         let Some(certificate) = self.certificates.get_mut(&id) else { return false };
         self.queues.remove(id, certificate);

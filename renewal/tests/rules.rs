@@ -702,7 +702,7 @@ fn renews_at_once_when_asked() {
     assert!(schedule.renew(NOW, id), "one is under way");
     assert!(orders(&mut schedule, NOW).is_empty(), "once");
     schedule.happened(NOW, order.0, Outcome::HeldByAnother { until: NOW.plus(7 * HOUR_S) });
-    // What an authority would like does not put it off.
+    // Renewal information from the authority does not delay it.
     let ask = actions(&mut schedule, NOW.plus(6 * HOUR_S)).pop().unwrap();
     let (start, end) = (NOW.plus(40 * DAY_S), NOW.plus(41 * DAY_S));
     let answer = Outcome::RenewalInfo { start, end, retry_after_s: None };

@@ -139,5 +139,5 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the seal of a cursor is bound to.
+/// The place that the seal of a cursor is bound to.
 const CURSOR: &str = "list of certificates";

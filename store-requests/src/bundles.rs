@@ -74,7 +74,7 @@ impl Bundles {
         let (text, line) = (&self.held[start..start + len], self.line);
         self.unread.start += len;
         let scan = std::mem::take(&mut self.scan);
-        // As in a file: what is behind the last section is skipped. A text without any is refused.
+        // As in a file, text after the last section is skipped. One without sections is refused.
         let is_rest = self.is_at_end && line > 1 && !scan.has_chain && !scan.has_key;
         if is_rest && has_nothing_to_store(text) {
             return None;

@@ -16,7 +16,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Counts what `store` has from `source`, which takes a look at each certificate.
+    /// Counts the certificates in `store` from `source`, by a look at each certificate.
     ///
     /// # Errors
     /// The store cannot be read.

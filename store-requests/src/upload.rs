@@ -35,7 +35,7 @@ impl<'p> Upload<'p> {
         Self { batches, bytes_left: STREAM_BYTES_MAX, generation, quota, store, tally }
     }
 
-    /// The same for a client that may have so many certificates in the store.
+    /// The same for a client with a quota of certificates in the store.
     #[must_use]
     pub fn within(self, quota: &'p mut Quota) -> Self {
         Self { quota: Some(quota), ..self }

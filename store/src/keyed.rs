@@ -65,7 +65,7 @@ impl KeyedStore {
         sealed.map_err(|error| Fault::from(error).at(self.store.path()))
     }
 
-    /// Opens what [`Self::seal_beside`] sealed for a place; none if it did not.
+    /// Opens a value that [`Self::seal_beside`] sealed for a place; none if it did not.
     pub fn open_beside(&self, place: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.keys.open_at(place, sealed).ok()
     }
@@ -99,7 +99,7 @@ impl KeyedStore {
             if self.tables().is_behind(txn)? {
                 return Ok(false);
             }
-            // The write finds out what is wrong with one that cannot be read.
+            // The write reports the error of a certificate that cannot be read.
             let is_whole = |each: &Arc<Certificate>| {
                 let digest = chain_digest(each.chain());
                 self.is_whole(txn, digest, each).unwrap_or(false)
@@ -217,7 +217,7 @@ impl KeyedStore {
     }
 
     /// Whether a certificate has expired, and one of its kind of key that is served for `name` has
-    /// not: the older one does not take its place, in whatever order both are put.
+    /// not: the expired one does not replace it, in either order of import.
     fn is_outlived(
         &self,
         txn: &RwTxn<'_>,
@@ -229,7 +229,7 @@ impl KeyedStore {
             return Ok(false);
         }
         let kind = certificate.key_type().rank();
-        // What cannot be read, or is proven by nobody, makes room.
+        // A row that cannot be read, or has no valid proof, makes room.
         let placed = self.rows().named(txn, name).unwrap_or_default();
         let same_kind = placed.iter().find(|entry| entry.key_type.rank() == kind);
         let record = same_kind.map(|entry| self.tables().record(txn, entry.digest)).transpose()?;
@@ -252,7 +252,7 @@ impl KeyedStore {
         let kind = certificate.key_type().rank();
         let digest = chain_digest(certificate.chain());
         let new = (put_s, certificate.not_before_s(), certificate.not_after_s(), digest.0);
-        // What cannot be read, or is proven by nobody, makes room.
+        // A row that cannot be read, or has no valid proof, makes room.
         for entry in self.rows().named(txn, name).unwrap_or_default() {
             if entry.key_type.rank() == kind
                 && let Ok(Some(record)) = self.tables().record(txn, entry.digest)

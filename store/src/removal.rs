@@ -73,8 +73,8 @@ impl Store {
         Ok(removed)
     }
 
-    /// Whether anything is served for one of `names`. Who has nothing to remove does not wait for
-    /// those who write.
+    /// Whether anything is served for one of `names`. A caller with nothing to remove does not wait
+    /// for writers.
     fn has_any(&self, names: &[String]) -> Result<bool, StoreError> {
         self.read(|txn| {
             for name in names {

@@ -45,7 +45,7 @@ pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Find
     }
 }
 
-/// Verifiers of rustls that a layer may not use: all but the engine, and what is not shipped.
+/// Verifiers of rustls that a layer may not use. Only the engine and code that is not shipped may.
 fn verifier_bans(layer: &Layer) -> &'static [(&'static str, &'static str)] {
     let may_verify = ["engine", "fuzz", "lab"];
     let root = layer.folder.split('/').next().unwrap_or(layer.folder);
@@ -396,7 +396,7 @@ const ENGINE_BANS: [(&str, &str); 16] = [
     ("std::thread", "threads belong to lanes and sealane; take bytes, return bytes"),
 ];
 
-/// What reads PEM without the rules of `engine/src/pem.rs`.
+/// PEM readers that bypass the rules of `engine/src/pem.rs`.
 const PEM_BANS: [(&str, &str); 5] = [
     ("PemObject", ONE_PEM_READER),
     ("from_pem_slice", ONE_PEM_READER),
