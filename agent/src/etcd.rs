@@ -47,7 +47,7 @@ pub(crate) struct Etcd {
     token: RefCell<Option<String>>,
 }
 
-/// What is read from files to ask a cluster: roots, this machine's certificate, and a password.
+/// The access to a cluster, read from files: roots, this machine's certificate, and a password.
 struct Access {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     login: Option<Login>,
@@ -79,10 +79,10 @@ impl Etcd {
         })
     }
 
-    /// Reads the files again that `settings` name, for all that is asked from now on.
+    /// Reads the files in `settings` again, for all requests from now on.
     ///
     /// # Errors
-    /// As of [`Self::new`]; then what was read before is used.
+    /// As for [`Self::new`]; then the files as read before stay in use.
     pub(crate) fn reread(&self, settings: &EtcdSettings) -> Result<(), TrustError> {
         self.access.replace(Rc::new(Access::read(settings)?));
         self.token.replace(None);
@@ -153,7 +153,7 @@ impl Etcd {
         Ok(pages.flat_map(|page| page.entries).collect())
     }
 
-    /// How many entries there are whose keys begin with `prefix`.
+    /// The number of entries with keys that begin with `prefix`.
     pub(crate) async fn count(&self, prefix: &str) -> Result<u64, EtcdError> {
         let asked = json!({
             "key": bytes_text(prefix.as_bytes()),

@@ -142,7 +142,7 @@ pub(crate) fn causes<'e>(
     .take(CAUSES_MAX)
 }
 
-/// An error with its causes, of which the first alone says little, and a remedy if it is known.
+/// An error with its causes, because the first alone is vague, and a remedy if it is known.
 fn other(error: &hyper_util::client::legacy::Error) -> Error {
     let mut text = error.to_string();
     let mut before = text.clone();

@@ -205,7 +205,7 @@ impl Ledger {
         self.read(&renewal_name(id))
     }
 
-    /// Remembers that an operator asked for a renewal, and what has come of it.
+    /// Stores the state of a renewal that an operator asked for.
     pub(crate) fn keep_renewal(
         &self,
         id: CertificateId,
@@ -446,7 +446,7 @@ pub(crate) struct RenewalEntry {
     pub(crate) state: RenewalState,
 }
 
-/// What has come of a renewal that an operator asked for.
+/// The state of a renewal that an operator asked for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) enum RenewalState {
     /// The agent has not seen it yet.

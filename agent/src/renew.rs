@@ -1,8 +1,8 @@
 //! The command `renew`: has the running agent renew the certificates for a name now.
 //!
-//! The request is an entry of the store, which the agent follows: no socket, and nothing that a
-//! user can do who may not write certificates. It is there until the certificate is renewed, also
-//! while the agent restarts.
+//! The request is an entry of the store, which the agent follows. It needs no socket, and a user
+//! without write access to certificates cannot make one. It stays until the certificate is
+//! renewed, also while the agent restarts.
 
 use std::path::Path;
 use std::thread::sleep;

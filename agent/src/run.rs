@@ -119,7 +119,7 @@ fn unusable_files(settings: &Settings) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with the programs that the settings name, each once.
+/// The faults of the programs that the settings name, each once.
 fn unusable_commands(settings: &Settings) -> Vec<String> {
     let mut programs = BTreeSet::new();
     let lists = settings.lists.iter().map(|list| &list.challenge);

@@ -1,8 +1,9 @@
-//! What this process may write: [`close`] has the kernel refuse all but the store (Landlock).
+//! The limit for writes of this process: [`close`] makes the kernel refuse all writes outside of
+//! the store (Landlock).
 //!
 //! The unit in packaging does more. This is for an agent that runs outside of it. Programs inherit
-//! the rules, and those that an operator names may have to write anywhere: nothing is refused where
-//! there are some (docs/limits.md).
+//! the rules, and those that an operator names may have to write anywhere: if there are any,
+//! nothing is refused (docs/limits.md).
 
 use std::path::Path;
 
@@ -36,7 +37,7 @@ fn writes_only(store: &Path) -> Result<RestrictionStatus, RulesetError> {
     if let Ok(store) = PathFd::new(store) {
         rules = rules.add_rule(PathBeneath::new(store, writes))?;
     }
-    // What programs of ours print into it, such as the one that examines a store.
+    // Our own programs print into it, such as the one that examines a store.
     if let Ok(nothing) = PathFd::new("/dev/null") {
         rules = rules.add_rule(PathBeneath::new(nothing, AccessFs::WriteFile))?;
     }

@@ -54,7 +54,7 @@ pub(crate) fn our_provider() -> Result<CryptoProvider, ProviderError> {
     Ok(provider.crypto)
 }
 
-/// The files with which this machine says who it is, as PEM.
+/// The certificate chain of this machine and its key, as PEM.
 pub(crate) struct IdentityTexts {
     pub(crate) chain: Vec<u8>,
     pub(crate) key: Zeroizing<Vec<u8>>,
@@ -91,7 +91,7 @@ fn read_roots(sources: &[RootSource]) -> Result<Roots, TrustError> {
         let roots = Roots::from_pem(&path.display().to_string(), &text)?;
         Ok(match source {
             RootSource::File(_) => roots,
-            // The operator cannot mend what a distribution ships.
+            // The operator cannot correct the bundle of a distribution.
             RootSource::System => roots.usable(),
         })
     };
@@ -137,7 +137,7 @@ pub(crate) enum TrustError {
     /// There is no cryptography.
     #[error(transparent)]
     Provider(#[from] ProviderError),
-    /// TLS does not take what is configured.
+    /// TLS rejects the configuration.
     #[error("{}", words(.0))]
     Tls(#[from] rustls::Error),
 }

@@ -75,8 +75,8 @@ pub(crate) fn files_of_folders_in(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a folder may give the certificate of the file with this path in it: one of its own
-/// files, or one that an ACME client keeps in a folder for a name.
+/// Whether a folder may provide the certificate at this path in it: the file is directly in it, or
+/// an ACME client keeps it in a folder for a name.
 pub(crate) fn is_given(path: &Path) -> bool {
     match path.parent() {
         Some(folder) if folder == Path::new("") => kind(path).is_some_and(|k| CHAINS.contains(&k)),
@@ -207,9 +207,9 @@ fn kind(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
 }
 
-/// How files with chains end.
+/// Extensions of files with chains.
 const CHAINS: [&str; 3] = ["cer", "crt", "pem"];
-/// What clients keep in a folder for a name, but for a key that is called after it.
+/// Files of ACME clients in a folder for a name, except a key that is named after it.
 const CLIENT_FILES: [&str; 3] = ["fullchain.pem", "privkey.pem", "fullchain.cer"];
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ pub use secrecy::{Exposed, mode_for_others};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Reads the certificates of `sources`; `now_s` is Unix time, for warnings about validity. Of a
-/// file or folder with a fault, what the indexes `before` have of it is kept.
+/// Reads the certificates of `sources`; `now_s` is Unix time, for warnings about validity. If a
+/// file or folder has a fault, its certificates in the indexes `before` are kept.
 pub fn load(
     sources: &[CertificateSource],
     default: DefaultCertificate<'_>,
@@ -193,27 +193,27 @@ pub struct Bounds {
 pub struct Bound {
     /// So many are allowed.
     pub max: usize,
-    /// For whoever meant more: which setting raises it, where there is one.
+    /// The setting that raises it, where there is one.
     pub remedy: &'static str,
 }
 
-/// What was found in the sources of a listener.
+/// The certificates found in the sources of a listener.
 #[derive(Debug)]
 pub struct LoadedCertificates {
     /// Why some are not in the index, or not as they are on disk.
     pub faults: Vec<CertificateFault>,
     /// Those that are in order, and of the others those that were in order before.
     pub index: CertificateIndex,
-    /// What the operator should know of those.
+    /// Warnings about those.
     pub warnings: Vec<CertificateFileWarning>,
 }
 
 /// A file or folder with a certificate that cannot be served as it is.
 #[derive(Debug)]
 pub struct CertificateFault {
-    /// What is wrong.
+    /// The cause.
     pub error: CertificateFileError,
-    /// Whether the index has what was in order before.
+    /// Whether the index keeps the last good state.
     pub is_kept: bool,
     /// The file with the chain, or the folder; empty for a fault of no single file.
     pub path: PathBuf,
@@ -239,7 +239,7 @@ impl fmt::Display for CertificateFault {
     }
 }
 
-/// What can be served, but is probably not meant.
+/// A probable mistake that does not keep a certificate from being served.
 #[derive(Debug, Error)]
 pub enum CertificateFileWarning {
     /// A certificate gives reason to doubt it.
@@ -437,7 +437,7 @@ impl Loader<'_, '_> {
         true
     }
 
-    /// Notes what the builder has against what was added last, which comes from `path`.
+    /// Records the builder's errors about the last addition, which comes from `path`.
     fn fail_if_refused(&mut self, path: &Path) {
         let errors = self.builder.take_errors();
         self.fail_by(path, errors.into_iter().map(CertificateFileError::Certificate));
@@ -447,7 +447,7 @@ impl Loader<'_, '_> {
         self.fail_by(path, [error].into_iter());
     }
 
-    /// Notes what is wrong with `path`, and keeps what was in order there before.
+    /// Records the errors of `path`, and keeps its last good certificates.
     fn fail_by(&mut self, path: &Path, errors: impl Iterator<Item = CertificateFileError>) {
         let mut errors = errors.peekable();
         if errors.peek().is_some() {
@@ -461,7 +461,7 @@ impl Loader<'_, '_> {
         self.faults.push(CertificateFault { error, is_kept, path, source });
     }
 
-    /// Adds what was in order at `path` before, if anything was.
+    /// Adds the last good certificates of `path`. Returns whether there are any.
     fn keep(&mut self, path: &Path) -> bool {
         let known = self.known.at(path);
         let is_known = !known.is_empty();

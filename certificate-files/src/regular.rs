@@ -80,7 +80,7 @@ pub enum TextError {
 }
 
 impl TextError {
-    /// The error of a text whose bytes are not UTF-8 from `at` on.
+    /// The error of a text that is not UTF-8 from byte `at` on.
     pub fn of_bytes(bytes: &[u8], at: usize) -> Self {
         match bytes {
             [0xfe, 0xff, ..] | [0xff, 0xfe, ..] => Self::Utf16,

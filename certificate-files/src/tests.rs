@@ -276,7 +276,7 @@ fn faulty_file_keeps_its_last_good_state() {
     assert_eq!((loaded.faults.len(), digests(&loaded)[0]), (0, served[0]));
 }
 
-/// A folder that cannot be read gives what it gave, and nothing of the folders below it.
+/// A folder that cannot be read keeps its own certificates, and takes none of the folders below it.
 #[test]
 fn closed_folder_keeps_its_own_certificates() {
     let folder = tempfile::tempdir().unwrap();

@@ -105,7 +105,7 @@ impl Anchors {
         self.names.iter().any(|known| known.as_ref() == name)
     }
 
-    /// Judges a path, whose issuers are in `line`, by the rules that webpki does not have.
+    /// Judges a path by the rules that webpki does not have. `line` has its issuers.
     fn judge(
         &self,
         path: &VerifiedPath<'_>,

@@ -53,7 +53,7 @@ pub use traits::{LeafTraits, SignatureAlgorithm, common_name};
 
 /// One chain with its private key still encoded; immutable, read by all lanes.
 pub struct Certificate {
-    /// The end of what expires first in the chain.
+    /// The earliest end of validity in the chain.
     chain_not_after_s: i64,
     digest: CertificateDigest,
     intermediates: Box<[Arc<[u8]>]>,
@@ -92,7 +92,7 @@ impl Certificate {
         self.not_after_s
     }
 
-    /// Last second of validity of what expires first in the chain, in Unix time.
+    /// The last second before a certificate of the chain expires, in Unix time.
     pub fn chain_not_after_s(&self) -> i64 {
         self.chain_not_after_s
     }

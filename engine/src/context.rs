@@ -128,7 +128,7 @@ pub struct LaneContext {
     spoken: Vec<Vec<u8>>,
 }
 
-/// What sessions are begun with, by what their client offers.
+/// The configurations of new sessions, by their clients' offers.
 #[derive(Debug)]
 struct Settings {
     configs: Configs,
@@ -220,8 +220,8 @@ impl LaneContext {
         })
     }
 
-    /// Pays for the first use of the cryptography, before a client waits for it: of what is not in
-    /// `tests`.
+    /// Takes the time for the first use of the cryptography before a client waits for it. Groups in
+    /// `tests` are skipped.
     ///
     /// # Errors
     /// The provider's self-test failed.
@@ -434,8 +434,8 @@ fn serves_without_ems(policy: &Policy) -> bool {
 }
 
 /// The settings for clients of TLS 1.2 without extended master secret. A server that relays such a
-/// handshake can give two sessions one master secret (RFC 7627). So nothing resumes, and no client
-/// proves by it who it is: clients are not asked for certificates.
+/// handshake can give two sessions one master secret (RFC 7627). So nothing resumes, and clients
+/// are not asked for certificates: in such a handshake they prove no identity.
 fn config_without_ems(
     context: &Context,
     provider: &Arc<CryptoProvider>,

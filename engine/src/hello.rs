@@ -58,8 +58,8 @@ pub struct Hello {
     /// Whether ChaCha20-Poly1305 is offered before every AES suite: the mark of a client without
     /// AES instructions, whose order is worth following.
     pub prefers_chacha20: bool,
-    /// Bytes of plaintext that the client wants in one record at most, if it says less than what
-    /// all records may have (RFC 6066 section 4, RFC 8449).
+    /// The client's limit for bytes of plaintext in one record, if it is below the general limit
+    /// (RFC 6066 section 4, RFC 8449).
     pub record_bytes_max: Option<u16>,
     /// Whether the client takes the handshake for a renegotiation (RFC 5746), which no handshake is
     /// here.

@@ -18,8 +18,8 @@
 //! | a byte order mark of UTF-8 before a section, CRLF, space behind a line | skipped |
 //! | UTF-16 | rejected |
 //!
-//! Whoever reads certificates skips lists, and so on: that rule is the caller's. A text that is
-//! accepted has the sections that OpenSSL reads from it.
+//! Further rules are the caller's: a reader of certificates skips lists, for example. A text that
+//! is accepted has the sections that OpenSSL reads from it.
 
 mod base64;
 mod foreign;
@@ -44,7 +44,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// The content without its protection, for what is no secret.
+    /// The content without its protection, for a section that is no secret.
     pub fn into_public(mut self) -> Vec<u8> {
         std::mem::take(&mut *self.der)
     }
@@ -73,7 +73,7 @@ pub struct PemError {
     pub line: usize,
 }
 
-/// What is wrong at a line of a PEM text, and what to do about it.
+/// The fault at a line of a PEM text, and its remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// A line that is nearly a BEGIN or an END line.
@@ -103,7 +103,7 @@ pub enum Damage {
     /// A line that goes on behind an END line.
     #[error("text follows on the same line; begin a new line behind -----END TYPE-----")]
     NewlineMissing,
-    /// A key in a format of its own.
+    /// A key of a kind that is not used in TLS here.
     #[error(
         "a kind of private key that is not used in TLS here; export it as PKCS#8 (openssl pkey)"
     )]
@@ -130,7 +130,7 @@ pub enum Damage {
 /// The certificates, keys and lists of `text`, in its order.
 ///
 /// # Errors
-/// A section cannot be read, or none of the rules says that it is skipped.
+/// A section cannot be read, or its type is neither used nor skipped.
 pub fn sections(text: &[u8]) -> Result<Vec<Section>, PemError> {
     if is_utf16(text) {
         return Err(PemError { damage: Damage::Utf16, line: 1 });
@@ -216,7 +216,7 @@ fn mark<'t>(line: &'t [u8], start: &[u8]) -> Result<&'t [u8], Damage> {
 /// Operators comment sections out with `#`.
 fn resembles_mark(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
-    // A comment; but a text whose lines end in CR alone is one line.
+    // A comment. But a text with CR alone as its line end is one line.
     if line.first() == Some(&b'#') && !line.trim_ascii_end().contains(&b'\r') {
         return false;
     }
@@ -238,7 +238,7 @@ fn ends_in_dashes(text: &[u8]) -> bool {
     text.trim_ascii_end().iter().rev().take_while(is_dash).count() >= DASHES_OF_MARK_MIN
 }
 
-/// A section whose END line has not come.
+/// A section before its END line.
 struct Open<'t> {
     base64: base64::Decoder,
     /// The number of its first empty line.
@@ -264,7 +264,7 @@ impl<'t> Open<'t> {
             self.rule = Rule::Use(SectionKind::EncryptedKey);
             self.is_encrypted = true;
         }
-        // What is under a passphrase is not decoded.
+        // A key with a passphrase is not decoded.
         if self.is_encrypted {
             return Ok(());
         }
@@ -304,7 +304,7 @@ impl<'t> Open<'t> {
     }
 }
 
-/// What happens to a type of section.
+/// The rule for a type of section.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     Skip,
@@ -347,7 +347,7 @@ const DASHES: &[u8] = b"-----";
 const DASHES_OF_MARK_MIN: usize = 2;
 const ENCRYPTED_HEADER: &[u8] = b"Proc-Type: 4,ENCRYPTED";
 const END: &[u8] = b"-----END ";
-/// What the types of sections begin with that matter here.
+/// The beginnings of the section types that matter here.
 const NAMED: [&[u8]; 7] = [
     b" CERTIFICATE",
     b" EC PRIVATE",

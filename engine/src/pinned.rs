@@ -22,7 +22,7 @@ pub(crate) struct Pinned {
     purpose: Purpose,
 }
 
-/// What a certificate is shown for.
+/// The purpose for which a certificate is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Client,
@@ -41,7 +41,7 @@ impl Pinned {
         Self { hashes: hashes.into(), has_crls, purpose }
     }
 
-    /// Judges a certificate whose chain was refused with `error`.
+    /// Judges a certificate after its chain was refused with `error`.
     ///
     /// # Errors
     /// It is not pinned, or its dates or purposes are wrong.

@@ -1,8 +1,8 @@
 //! Stateless session tickets: every lane, and every machine that shares a root, seals and opens
-//! them with keys derived from the time, so nobody sends a message or takes a lock to rotate.
+//! them with keys derived from the time, so a rotation needs no message and no lock.
 //!
 //! A [`TicketRoot`] is the secret of one epoch, or a list of shared secrets; a [`LaneTickets`] is a
-//! lane's replica of it; a [`Ticketer`] is what rustls asks on that lane for one policy;
+//! lane's replica of it; a [`Ticketer`] answers rustls on that lane for one policy;
 //! [`LaneClock`] is the lane's time.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //!
 //! nonce  = HMAC(24 random bytes | epoch | certificate | session), its first 24 bytes
 //! ticket = epoch (8 bytes) | nonce (24) | sealed session | tag (16)
-//!          session: what rustls wrote | time of its full handshake (8 bytes, Unix time)
+//!          session: rustls session state | time of its full handshake (8 bytes, Unix time)
 //!          authenticated with it: epoch | certificate (SHA-256 of the server's own, 32 bytes)
 //! ```
 //!

@@ -156,7 +156,7 @@ fn read_by_openssl(files: &[Vec<u8>]) -> Vec<String> {
     lines.lines().map(str::to_owned).collect()
 }
 
-/// What OpenSSL found, as far as it is used; none if it could not read all.
+/// The sections that OpenSSL found and that are used; `None` if it could not read all.
 fn used(line: &str) -> Option<Vec<(SectionKind, String)>> {
     let mut fields = line.split('\t');
     if fields.next() != Some("True") {

@@ -4,7 +4,7 @@
 //! A handshake costs as much as thousands of bytes. So in each turn established connections go
 //! first, and handshakes get [`TURN_US`], or a quarter of the time that established connections
 //! took if that is more: a lane that is busy with traffic still makes handshakes.
-//! Clients whose hello waits for the lane are in a queue of at most [`WAIT_US`] of work. Sessions
+//! Hellos that wait for the lane are in a queue of at most [`WAIT_US`] of work. Sessions
 //! that have begun go before hellos, because their signature is mostly paid, but only
 //! [`BEGUN_IN_A_ROW_MAX`] of them: a client that was asked to repeat its hello has its signature
 //! still to come.
@@ -19,13 +19,13 @@ use crate::lane::Lane;
 use crate::service::Service;
 use crate::token::{Source, Token};
 
-/// Handshakes that have something to read, and what one of them costs on this lane.
+/// Handshakes that have something to read, and the cost of one of them on this lane.
 pub(crate) struct Admission {
-    /// Connections whose session has begun.
+    /// Connections with a session.
     begun: VecDeque<u64>,
     /// How many of these were served since the last hello.
     begun_in_a_row: usize,
-    /// Whether the last one that was taken was a hello, by whose cost the lane is judged.
+    /// Whether the last one that was taken was a hello: only a hello's cost is measured.
     has_taken_hello: bool,
     /// Connections without a session, oldest first.
     hellos: VecDeque<u64>,
@@ -157,7 +157,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     }
 }
 
-/// Handshake work in a turn whose established connections took `established_us`.
+/// Handshake work in a turn in which established connections took `established_us`.
 fn handshakes_us(established_us: u64) -> u64 {
     TURN_US.max(established_us / ESTABLISHED_TIMES_MAX)
 }

@@ -103,8 +103,8 @@ pub const ORDERS_MAX: usize = 1024;
 const LAST_ORDERS_MAX: usize = 64 * ORDERS_MAX;
 
 impl<S: Service, K: Kernel> Lane<S, K> {
-    /// Takes the orders that are there, at most so many, and answers hellos for so long; returns
-    /// whether some may be left.
+    /// Takes the waiting orders, within the limits of a turn for their number and for the time of
+    /// hellos. Returns whether some may be left.
     pub(crate) fn take_orders(&mut self) -> bool {
         let is_stopped = self.drain_until_ms == Some(0);
         let mut until_us = None;

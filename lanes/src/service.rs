@@ -280,7 +280,7 @@ pub trait Service {
     ) -> Result<(), Cause>;
 
     /// A handshake has failed. The connection ends when the client has taken the alert, or after
-    /// a moment. What is left in `connection` comes back with [`Self::ended`]. Without it, this
+    /// a moment. A value left in `connection` comes back with [`Self::ended`]. Without one, this
     /// may be called again.
     fn refused(
         &mut self,

@@ -43,8 +43,8 @@ function askPrimary() {
 const TICKET_KEY_BYTES = 48;
 
 /**
- * What the primary opens to hold the keys: a socket of UDP on a free port of the loopback, which
- * is not read from. One of TCP would accept clients.
+ * The socket that the primary opens to hold the keys: UDP, on a free port of the loopback, never
+ * read. A TCP socket would accept clients.
  */
 const HOLDER = Object.freeze({
   address: '127.0.0.1',

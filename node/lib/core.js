@@ -68,7 +68,7 @@ class LaneServer {
   /**
    * Binds and begins to start lanes; net.Server's `_handle` is set at once.
    *
-   * @param {object} where what `listen` was called with
+   * @param {object} where the options of `listen`
    * @param {boolean} sharesTickets whether the workers of a cluster serve this together
    * @param {() => void} listening called when connections are accepted
    */

@@ -1,6 +1,6 @@
 'use strict';
 
-// Calls into the program's callbacks, whose mistakes must end one handshake and not the process.
+// Calls into the program's callbacks. A mistake there must end one handshake and not the process.
 
 const { inspect, types } = require('node:util');
 const { coded } = require('./errors.js');

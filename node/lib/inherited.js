@@ -27,7 +27,7 @@ function inheritFromNode(prototype, base) {
 
 function propertyOf(object, name) {
   // The root of the chain is another realm's `Object.prototype` where a test runner loads this file
-  // in a context of its own, as Jest does.
+  // in a separate context, as Jest does.
   for (let from = object, next; ; from = next) {
     next = Object.getPrototypeOf(from);
     if (next === null) return undefined;

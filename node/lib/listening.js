@@ -33,7 +33,7 @@ class Listening {
    * Binds, which fails here and now if it fails.
    *
    * @param {import('./core').LaneServer} core
-   * @param {object} where what the addon's `bind` takes
+   * @param {object} where the options of the addon's `bind`
    * @param {() => void} ended called once, when no lane and no thread is left
    */
   constructor(core, where, ended) {

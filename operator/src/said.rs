@@ -1,4 +1,4 @@
-//! What is told to the operator, on standard error, where service managers collect it.
+//! Log lines for the operator, on standard error, where service managers collect them.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -17,24 +17,24 @@ pub enum Priority {
     Information,
 }
 
-/// Names this program in what it says; `sealane` if nobody does.
+/// Sets the name of this program in its log lines, which is `sealane` by default.
 pub fn call_this_program(name: &'static str) {
-    // Whoever names it twice has named it.
+    // Only the first call counts.
     let _ = NAME.set(name);
 }
 
-/// From now on writes what `format` makes of a line, its end included.
+/// Sets the format of all further lines. `format` returns a line with its end.
 pub fn write_as(format: fn(Priority, &str) -> String) {
-    // The first counts.
+    // Only the first call counts.
     let _ = FORMAT.set(format);
 }
 
-/// Tells the operator what is done.
+/// Logs a line of the priority [`Priority::Information`].
 pub fn say(text: &str) {
     say_at(Priority::Information, text);
 }
 
-/// Tells the operator something that matters so much.
+/// Logs a line of this priority.
 pub fn say_at(priority: Priority, text: &str) {
     static IS_JOURNAL: OnceLock<bool> = OnceLock::new();
     let lines = match FORMAT.get() {

@@ -20,7 +20,7 @@ pub(super) struct Followed {
     compared: Option<(u64, Instant, Duration)>,
     /// Certificates that an operator wants renewed now.
     forced: HashSet<CertificateId>,
-    /// The generation of the store whose requests for renewals were read.
+    /// The generation of the store at the last read of renewal requests.
     heard: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Agent {
         }
         let begun = Instant::now();
         let ids: Vec<CertificateId> = self.certificates.keys().copied().collect();
-        // One on demand that nobody asks for is in no schedule until it ends.
+        // An on-demand certificate without requests is not scheduled until it expires.
         for id in ids.into_iter().filter(|id| self.schedule.contains(*id)).collect::<Vec<_>>() {
             self.look_again(id);
         }
@@ -56,8 +56,8 @@ impl Agent {
         self.followed = Followed { compared, ..Followed::default() };
     }
 
-    /// Tells the schedule of certificates that came from other machines of the fleet: each counts
-    /// for all that is wanted whose names are among its own.
+    /// Reports certificates from other machines of the fleet to the schedule. Each counts for every
+    /// wanted certificate that has a subset of its names.
     pub(super) fn note_taken(&mut self, all: &[Vec<String>]) {
         let several = all.iter().filter(|names| names.len() > 1);
         let of_several: HashSet<&str> = several.flatten().map(String::as_str).collect();
@@ -82,8 +82,8 @@ impl Agent {
         }
     }
 
-    /// Tells the schedule which certificate the store has by now, if any; returns whether that was
-    /// news. The certificate may have more names than are wanted.
+    /// Reports the certificate that the store has now, if any, to the schedule. Returns whether it
+    /// was news. The certificate may have more names than are wanted.
     pub(super) fn look_again(&mut self, id: CertificateId) -> bool {
         let Some(known) = self.certificates.get(&id) else { return false };
         let Ok(listed) = self.ledger.held(&known.names) else { return false };
@@ -174,5 +174,5 @@ impl Agent {
     }
 }
 
-/// What part of the time goes into comparing certificates with the store, at most: one of so many.
+/// Comparing certificates with the store takes at most one part in this many of the time.
 const COMPARE_SHARE: u32 = 50;

@@ -30,7 +30,7 @@ pub(crate) enum Seen {
     /// Entries by their keys, in the order in which they were put, or deleted, which has none; and
     /// the revision up to which these are all.
     Changes { events: Vec<(String, Option<Entry>)>, revision: i64 },
-    /// What there was is gone: changes between are not told, and all has to be listed.
+    /// Old revisions are gone: the changes between are lost, and everything has to be listed.
     Compacted,
 }
 
@@ -39,7 +39,7 @@ impl Watch {
         Self { endpoint, body, gathered: Vec::new(), searched: 0, heard: Instant::now() }
     }
 
-    /// The endpoint that tells.
+    /// The endpoint that sends the changes.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }

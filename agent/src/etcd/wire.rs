@@ -57,9 +57,9 @@ impl Compare<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'c> {
     Delete(&'c str),
-    /// All entries whose keys begin so.
+    /// All entries with keys that begin with this prefix.
     DeleteBelow(&'c str),
-    /// An entry with its value, which hangs on a lease; 0: on none.
+    /// An entry with its value and its lease; 0: without a lease.
     Put(&'c str, &'c [u8], i64),
 }
 

@@ -273,7 +273,7 @@ impl Fleet {
             }
         };
         let _ = tokio::time::timeout(ANSWERS_WAIT, all).await;
-        // What is left hangs on the leases of machines.
+        // Entries that remain expire with the leases of their machines.
         let _ = self.etcd.change(&[Change::DeleteBelow(&below)]).await;
     }
 }

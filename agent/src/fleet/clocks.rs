@@ -1,8 +1,8 @@
 //! Whether this machine's clock is ahead of what the others have: [`Clocks`].
 //!
-//! Machines take no word of a removal whose time is more than a day ahead of their clocks. The one
-//! that is ahead would see nothing of that, so it holds what the others tell of themselves against
-//! its own time.
+//! Machines reject a tombstone with a time more than a day ahead of their clocks. The machine that
+//! is ahead would not notice that, so it compares the times in the statuses of other machines with
+//! its own clock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,8 +25,8 @@ pub(super) struct Clocks {
 }
 
 impl Fleet {
-    /// Looks at the clocks of a few other machines, now and then, and soon after one has come: what
-    /// each tells may be half a minute old.
+    /// Checks the clocks of a few other machines from time to time, and soon after a machine has
+    /// joined. A status may be half a minute old.
     pub(super) async fn look_at_clocks(&self) -> Result<(), EtcdError> {
         let count = self.machines.borrow().len();
         let is_due = self.clocks.looked.get().is_none_or(|(at, before)| {
@@ -49,7 +49,7 @@ impl Fleet {
                 self.clocks.note(machine, ahead_s(&status.value));
             }
         }
-        // One that has come just now tells how it is in a moment.
+        // A machine that has just joined reports its status in a moment.
         let seen = if told == places.len() { count } else { 0 };
         self.clocks.looked.set(Some((Instant::now(), seen)));
         Ok(())
@@ -57,7 +57,7 @@ impl Fleet {
 }
 
 impl Clocks {
-    /// Notes what a machine told of its clock just now; of none: it has gone, or told nothing.
+    /// Notes the clock that a machine just reported; `None`: it has gone, or reported none.
     pub(super) fn note(&self, machine: &str, ahead_s: Option<i64>) {
         let mut all = self.ahead_s.borrow_mut();
         all.remove(machine);
@@ -65,7 +65,7 @@ impl Clocks {
         all.extend(ahead_s.map(|ahead_s| (machine.to_owned(), ahead_s)));
     }
 
-    /// Whether it is ahead of most others by more than counts, which is told if it is news.
+    /// Whether it is too far ahead of most others. A change is logged.
     pub(super) fn judge(&self) -> bool {
         let all = self.ahead_s.borrow();
         let count = all.values().filter(|ahead_s| **ahead_s > AHEAD_S_MAX).count();

@@ -58,19 +58,19 @@ impl Places {
         format!("{}entry/{name}", self.prefix)
     }
 
-    /// Who orders a certificate.
+    /// The claim of the machine that orders a certificate.
     pub(super) fn claim(&self, CertificateId(number): CertificateId) -> String {
         format!("{}claim/{number:016x}", self.prefix)
     }
 
-    /// What an order has come to, while it is under way.
+    /// The state of an order that is under way.
     pub(super) fn order(&self, CertificateId(number): CertificateId) -> String {
         format!("{}order/{number:016x}", self.prefix)
     }
 
-    /// The keys that every machine watches, from the first to the one behind the last: all but
-    /// statuses, and who has the answers of an order. What all machines write at regular times goes
-    /// to none of them.
+    /// The keys that every machine watches, from the first to the one behind the last: all except
+    /// statuses and reports of answers. No entry that all machines write at regular times is among
+    /// them.
     pub(super) fn watched(&self) -> (String, String) {
         (self.certificates(), self.statuses())
     }
@@ -85,7 +85,7 @@ impl Places {
         format!("{}machine/{machine}", self.prefix)
     }
 
-    /// The entry that a machine writes whose watch is silent, and that it has to hear of.
+    /// The heartbeat: a machine with a silent watch writes it, and that watch has to report it.
     pub(super) fn heartbeat(&self) -> String {
         format!("{}heartbeat", self.prefix)
     }
@@ -95,7 +95,7 @@ impl Places {
         format!("{}answered/{revision:016x}/", self.prefix)
     }
 
-    /// Where machines tell how they are.
+    /// The prefix of the machines' statuses.
     pub(super) fn statuses(&self) -> String {
         format!("{}status/", self.prefix)
     }

@@ -29,10 +29,10 @@ pub(super) type Names = Vec<String>;
 
 /// A view of the cluster that is kept up to date, by place.
 pub(super) struct Replica<'f> {
-    /// The revisions of answers to challenges that this machine has, and has not told of.
+    /// The revisions of challenge answers that this machine has and has not reported.
     answers: BTreeSet<i64>,
     fleet: &'f Fleet,
-    /// The heartbeat of this machine's that was not heard yet, since when.
+    /// When this machine wrote a heartbeat that its watch has not reported yet.
     heartbeat: Option<Instant>,
     /// The cluster, once it is known to be the one that this store was filled from.
     cluster: Option<String>,

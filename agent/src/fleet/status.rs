@@ -14,13 +14,13 @@ use crate::agent::{now, now_s};
 use crate::etcd::{Change, Etcd, EtcdError};
 use crate::failure::plain;
 
-/// What this machine has told the others.
+/// The last reports of this machine to the others.
 pub(super) struct Reported {
-    /// When this machine told last that it is there.
+    /// The time of the last report that this machine is there.
     alive: Option<Instant>,
-    /// When it was asked last what a watch may have missed.
+    /// The time of the last query for changes that a watch may have missed.
     pub(super) looked: Instant,
-    /// What was not taken of the cluster, in number.
+    /// The number of entries of the cluster that this machine rejected.
     pub(super) refused: Cell<u64>,
     told: Option<(Instant, Status)>,
 }
@@ -32,9 +32,9 @@ impl Default for Reported {
 }
 
 impl Reported {
-    /// Tells that this machine is there, every ten seconds, which answers it has, and how it is:
-    /// every half a minute, or sooner if that is news. No other machine hears of it by its watch,
-    /// but of a machine that comes or goes.
+    /// Reports that this machine is there (every 10 s), its challenge answers, and its status
+    /// (every 30 s, or sooner if it has changed). Watches of other machines see none of this, only
+    /// machines that come or go.
     pub(super) async fn renew(
         &mut self,
         fleet: &Fleet,
@@ -64,12 +64,12 @@ impl Reported {
         Ok(())
     }
 
-    /// Notes that somebody has deleted this machine's word that it is there.
+    /// Notes that this machine's entry was deleted.
     pub(super) fn note_deleted(&mut self) {
         self.alive = None;
     }
 
-    /// Keeps this machine's lease alive, and its word that it is there.
+    /// Keeps this machine's lease and its entry alive.
     async fn stay(&mut self, fleet: &Fleet) -> Result<(), EtcdError> {
         let mut lease = fleet.status_lease.get();
         if lease != 0 && self.alive.is_some_and(|at| at.elapsed() < ALIVE_EVERY) {
@@ -78,7 +78,7 @@ impl Reported {
         let is_kept = lease != 0 && fleet.etcd.keep_alive(lease).await?;
         if !is_kept {
             lease = fleet.etcd.grant(LEASE).await?;
-            // What hung on the one before has gone.
+            // The status on the lease before has expired with it.
             self.told = None;
         }
         if !is_kept || self.alive.is_none() {
@@ -90,7 +90,7 @@ impl Reported {
         Ok(())
     }
 
-    /// Tells that this machine has the answers that were put at these revisions: orders wait for
+    /// Reports that this machine has the answers that were put at these revisions: orders wait for
     /// that.
     async fn tell_answers(
         &self,
@@ -249,18 +249,18 @@ pub(crate) fn leave_word(store: &KeyedStore, what: Option<&str>) {
     if text == before {
         return;
     }
-    // If it cannot be written, serving goes on, and nobody is told.
+    // If it cannot be written, serving goes on without a report.
     let _ = store.store().leave_word(text.as_deref());
 }
 
 const DAY_S: u64 = 86_400;
-/// How often a machine tells that it is there.
+/// The interval of reports that a machine is there.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
-/// How often a machine tells how it is.
+/// The interval of status reports.
 const EVERY: Duration = Duration::from_secs(30);
-/// How often it tells what is new.
+/// The interval of reports of a changed status.
 const NEWS_EVERY: Duration = Duration::from_secs(5);
-/// Answers that are told of at once: etcd takes 128 changes in a request.
+/// Answers in one report: etcd takes 128 changes in a request.
 const PUTS_AT_ONCE: usize = 100;
-/// How long it is there after its last word.
+/// How long a machine counts as there after its last report.
 const LEASE: Duration = Duration::from_secs(30);

@@ -289,7 +289,7 @@ fn what_a_machine_tells_of_itself_runs_out_soon_after_its_last_word() {
     });
 }
 
-/// Tells how a machine is, as a process does that has just started.
+/// Reports the status of a machine, as a process does that has just started.
 async fn tell(fleet: &Fleet) {
     status::Reported::default().renew(fleet, 0, &mut BTreeSet::new()).await.unwrap();
 }

@@ -34,7 +34,7 @@ impl Service {
     /// The one that settings name.
     ///
     /// # Errors
-    /// Who vouches for it cannot be read.
+    /// The roots of the service cannot be read.
     pub(crate) fn new(permission: &Permission) -> Result<Self, TrustError> {
         Ok(match permission {
             Permission::Command(command) => Self::Command(command.clone()),
@@ -50,7 +50,7 @@ impl Service {
         })
     }
 
-    /// Reads what [`Self::new`] would.
+    /// Reads the same files as [`Self::new`].
     ///
     /// # Errors
     /// The roots of the service cannot be used.

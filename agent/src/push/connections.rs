@@ -221,7 +221,7 @@ fn reason(error: &io::Error) -> String {
     Distrust::of_handshake(&tls).map_or_else(|| tls.to_string(), |distrust| distrust.to_string())
 }
 
-/// A text as the log may have it: what clients have put into it adds no line, and no command for a
+/// Escapes a text for the log, so that clients can add no line to it, and no command for a
 /// terminal.
 fn on_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());

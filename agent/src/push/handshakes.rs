@@ -1,6 +1,6 @@
 //! TLS handshakes of clients, on a thread of their own: [`Handshakes`].
 //!
-//! A handshake costs computing time before it is known who the client is. The thread that answers
+//! A handshake costs computing time before the client is authenticated. The thread that answers
 //! requests does none of it, so unauthenticated clients delay only each other.
 
 use std::io;

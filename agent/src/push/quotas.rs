@@ -20,7 +20,7 @@ pub(super) struct Counted {
 }
 
 impl Quotas {
-    /// The count of `role`, whose certificates come from `source`, and may be at most `max`.
+    /// The count of certificates of `role`, which come from `source` and may be at most `max`.
     ///
     /// # Errors
     /// The store cannot be read.

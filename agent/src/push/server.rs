@@ -78,7 +78,7 @@ fn labelled(texts: &[LabelledText]) -> Vec<(&str, &[u8])> {
 /// Warns of lists that have ended: the listener refuses the clients of their issuers, and
 /// everything else goes on.
 fn warn_of_ended_lists(LabelledText { label, text }: &LabelledText) {
-    // What cannot be read is an error of the listener's own.
+    // The listener itself reports a text that cannot be read.
     let found = sections(text).unwrap_or_default();
     for list in found.iter().filter(|each| each.kind == SectionKind::RevocationList) {
         let Ok((_, list)) = CertificateRevocationList::from_der(&list.der) else { continue };

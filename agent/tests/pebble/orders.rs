@@ -160,7 +160,7 @@ fn renew_orders_now_with_another_key() {
     fs::remove_file(authority.path("hook-fails")).unwrap();
     let (said, code) = renew("a.test");
     assert_eq!(code, Some(0), "{said}");
-    // What is removed and still configured is ordered again, without a reload.
+    // A removed certificate that is still configured is ordered again, without a reload.
     home.remove(&["a.test", "b.test"]);
     home.wait_until_held("a.test");
     assert!(agent.stop().success());

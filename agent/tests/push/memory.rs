@@ -1,4 +1,4 @@
-//! What the agent keeps in memory of a private key that was pushed.
+//! Traces of a pushed private key in the agent's memory.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;

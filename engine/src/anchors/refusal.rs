@@ -51,7 +51,7 @@ pub(crate) fn unnamed(error: &CertificateError) -> Option<&E> {
     }
 }
 
-/// What is wrong with a certificate or a list that cannot be read, in plain words.
+/// The fault of a certificate or a list that cannot be read, in plain words.
 pub(crate) fn words(error: &E) -> String {
     let words = match error {
         E::BadDer | E::BadDerTime | E::TrailingData(_) => "it is damaged, or not DER",

@@ -60,8 +60,8 @@ impl<'a> IndexBuilder<'a> {
         }
     }
 
-    /// Adds a certificate of another index as it is: one that is in order and whose source is not
-    /// any more.
+    /// Adds a certificate of another index as it is: it was in order before its source got a
+    /// fault.
     pub fn add_known(&mut self, certificate: Arc<Certificate>) {
         if self.certificates.len() < CERTIFICATES_MAX {
             self.certificates.push(certificate);
@@ -234,7 +234,7 @@ impl<'a> IndexBuilder<'a> {
         Ok(interned)
     }
 
-    /// Warns of what most clients refuse about the certificates behind the server's own.
+    /// Warns of faults of the certificates behind the server's own that most clients refuse.
     fn warn_of_chain(
         &mut self,
         label: &str,

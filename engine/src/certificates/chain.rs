@@ -125,7 +125,7 @@ pub(super) fn faults(
 }
 
 /// The issuer of a certificate among `links` that are not yet in `line`: of several with its name,
-/// the one whose key signed it, else the first.
+/// the one with the key that signed it, else the first.
 fn issuer_of(
     (below, der): (&Link, &[u8]),
     links: &[(Arc<[u8]>, Arc<Link>)],

@@ -121,7 +121,7 @@ pub enum CertificateError {
     NotPem {
         /// The file.
         label: String,
-        /// What the file is instead.
+        /// The format of the file.
         found: Foreign,
     },
     /// A file too large to be a chain with its key.
@@ -189,7 +189,7 @@ pub enum CertificateWarning {
     Chain {
         /// The file with the chain.
         label: String,
-        /// What is wrong.
+        /// The fault.
         fault: ChainFault,
     },
     /// A certificate of the chain is past its end.
@@ -223,7 +223,7 @@ pub enum CertificateWarning {
         name: String,
         /// How many names they have in common.
         names: usize,
-        /// What the served one has that the other lacks.
+        /// The advantage of the served one over the other.
         reason: &'static str,
     },
     /// No subjectAltName.

@@ -216,7 +216,7 @@ fn allocation_bytes(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
 }
 
-/// What a table of names takes.
+/// The heap bytes of a table of names.
 fn table_bytes(names: &HashMap<Arc<str>, Range<usize>>) -> usize {
     match names.capacity() {
         0 => 0,

@@ -518,7 +518,7 @@ impl Lane {
         }
     }
 
-    /// The best certificate of `found`, whatever its dates and whatever the client can check.
+    /// The best certificate of `found`, regardless of its dates and the client's schemes.
     fn choose_any(
         &self,
         found: &Found,

@@ -1,6 +1,6 @@
-//! What a listener serves for a name, from files and from a store.
+//! The certificates that a listener serves for a name, from files and from a store.
 //!
-//! An exact name goes before a wildcard wherever each stands; for one and the same name, files go
+//! An exact name goes before a wildcard wherever each is; for one and the same name, files go
 //! before the store. A certificate that is not in date gives way to any other for the name that
 //! is: the exact name's own second certificate, the store's, then the wildcards'.
 
@@ -23,7 +23,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// What is served to a client that asks for `server_name`, or for none. `view` is the store's.
+    /// The certificates for a client that asks for `server_name`, or for none. `view` is the
+    /// store's.
     pub(super) fn find(
         &self,
         server_name: Option<&str>,
@@ -51,8 +52,8 @@ impl Served {
         }
     }
 
-    /// What else could be served in place of `found`, which is out of date, as `choose` has it: the
-    /// first for which it returns something.
+    /// Finds a replacement for `found`, which is out of date: the first for which `choose` returns
+    /// something.
     pub(super) fn find_instead<T>(
         &self,
         server_name: Option<&str>,
@@ -60,7 +61,7 @@ impl Served {
         view: Option<&dyn StoreView>,
         mut choose: impl FnMut(&Found) -> Option<T>,
     ) -> Result<Option<T>, StoreFailure> {
-        // For the name that the default certificate stands for, where it stands in for others.
+        // If the default certificate replaces others, search for the default's own name.
         let default = self.index.default_certificates().first();
         let server_name = match found {
             Found::Indexed(Group::Default) => default.and_then(|each| each.names().first()),

@@ -56,7 +56,7 @@ pub enum ClientOptionsError {
     NoRootInSource {
         /// The source.
         label: String,
-        /// What the source is instead.
+        /// The format of the source.
         found: Foreign,
     },
     /// A revocation list where roots should be: nothing would be revoked by it.

@@ -42,10 +42,10 @@ pub enum ClientRootsError {
     NoCrlInText {
         /// Which of the texts.
         label: String,
-        /// What the text is instead.
+        /// The format of the text.
         found: Foreign,
     },
-    /// Nobody to trust.
+    /// No authority to trust.
     #[error(
         "ca: none is given, so no client could be trusted; give the certificates of the \
          authorities that issue to clients"
@@ -54,7 +54,7 @@ pub enum ClientRootsError {
     /// One of the roots.
     #[error(transparent)]
     Roots(#[from] ClientOptionsError),
-    /// More lists than anybody has authorities for clients.
+    /// Too many lists.
     #[error("crl: {count} lists; at most {CRLS_MAX} are used")]
     TooManyCrls {
         /// Lists found.

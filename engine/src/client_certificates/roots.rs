@@ -326,7 +326,7 @@ fn read_crls(
     Ok(lists)
 }
 
-/// What the digest of no authority is made of.
+/// The input of the digest of an empty set of authorities.
 const NO_AUTHORITY: &[u8] = b"sealane client authorities 2, none";
 /// Revocation lists of one policy.
 pub const CRLS_MAX: usize = 256;

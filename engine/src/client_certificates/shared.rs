@@ -11,8 +11,8 @@ use super::{ClientRoots, Distrust};
 use crate::handshake_signatures::check_handshake_signatures;
 
 impl ClientRoots {
-    /// A verifier that requires a certificate, for a server whose sessions move between threads. It
-    /// judges a chain as lanes do, and reads no more of it.
+    /// A verifier that requires a certificate, for a server with sessions that move between
+    /// threads. It judges a chain as lanes do, and reads no more of it.
     pub fn verifier(&self, provider: &CryptoProvider) -> Arc<dyn ClientCertVerifier> {
         let algorithms = provider.signature_verification_algorithms;
         Arc::new(SharedVerifier { algorithms, roots: self.clone() })

@@ -20,7 +20,7 @@ pub enum ClientStanding {
     Verified,
 }
 
-/// Why a client's certificates are not believed.
+/// The reason why a client's certificates are not trusted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Distrust {
     /// An extension says that it is for something else.
@@ -53,7 +53,7 @@ pub enum Distrust {
     /// Anything else.
     #[error("the client's certificate cannot be verified: {0}")]
     Other(Error),
-    /// A name of it or of one of its issuers is outside of what an authority may issue for.
+    /// A name of it or of one of its issuers violates an authority's name constraints.
     #[error(
         "a name in the client's chain is outside of what one of its authorities may issue for (its \
          name constraints)"

@@ -1,4 +1,4 @@
-//! A look at a ServerHello, for what rustls keeps to itself.
+//! A look at a ServerHello, for facts that rustls does not expose.
 
 use super::message::{EXTENSION_EXTENDED_MASTER_SECRET, HANDSHAKE_HEADER_LEN, Reader};
 use crate::record::{HANDSHAKE, RECORD_HEADER_LEN};

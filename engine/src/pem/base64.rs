@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 /// Decodes line by line.
 #[derive(Default)]
 pub(super) struct Decoder {
-    /// Decoded bytes. Growing copies them, so what is left behind is zeroed.
+    /// Decoded bytes. Growing copies them, so the old buffer is zeroed.
     bytes: Zeroizing<Vec<u8>>,
     /// Characters of the group that is not complete.
     group: Zeroizing<[u8; GROUP]>,
@@ -63,7 +63,7 @@ impl Decoder {
         Ok(self.bytes)
     }
 
-    /// Makes room for what `characters` decode to, without leaving a copy of a key behind.
+    /// Makes room for the bytes of `characters`, without leaving a copy of a key behind.
     fn reserve(&mut self, characters: usize) {
         let needed = self.bytes.len() + characters;
         if needed > self.bytes.capacity() {

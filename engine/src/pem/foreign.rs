@@ -1,4 +1,4 @@
-//! What a file is that has no PEM section to use, and how to convert it.
+//! The format of a file without a PEM section to use, and how to convert it.
 
 use std::fmt;
 
@@ -108,7 +108,7 @@ impl fmt::Display for Foreign {
 /// The content of the SEQUENCE that `bytes` begin with, which may be cut.
 fn inside(bytes: &[u8]) -> Option<&[u8]> {
     let [0x30, length, rest @ ..] = bytes else { return None };
-    // In the long form the low bits say how many bytes of length follow; 0x80 is BER without one.
+    // In the long form the low bits count the bytes of the length; 0x80 is BER without one.
     let skipped = if *length < 0x80 { 0 } else { usize::from(*length & 0x7f) };
     if skipped > LENGTH_BYTES_MAX { None } else { rest.get(skipped..) }
 }

@@ -159,7 +159,7 @@ impl MessageDecrypter for Tls13Opener {
         mut message: InboundOpaqueMessage<'a>,
         sequence: u64,
     ) -> Result<InboundPlainMessage<'a>, Error> {
-        // Whatever may be in the clear behind keys, rustls takes before it.
+        // rustls handles unencrypted records that are allowed under keys before this call.
         if message.typ != ContentType::ApplicationData {
             return Err(unexpected(message.typ));
         }

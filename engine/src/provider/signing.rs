@@ -28,7 +28,7 @@ impl KeyProvider for Keys {
         let encoded = Zeroizing::new(encoded);
         match elliptic(&encoded) {
             Some(key) => Ok(Arc::new(key)),
-            // RSA, P-521, and the error for what cannot be read.
+            // RSA, P-521, and the error for a key that cannot be read.
             None => aws_lc_rs::sign::any_supported_type(&encoded),
         }
     }

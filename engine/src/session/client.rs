@@ -67,8 +67,8 @@ impl Role for ClientEnd {
     }
 }
 
-/// Whether the session of TLS 1.2 whose turn it is has a master secret that is bound to its
-/// handshake (RFC 7627). rustls tells its store of sessions nothing of that.
+/// Whether the current TLS 1.2 session has a master secret that is bound to its handshake
+/// (RFC 7627). rustls does not pass this to its session store.
 pub(crate) fn is_bound_to_handshake() -> bool {
     IS_BOUND.get()
 }

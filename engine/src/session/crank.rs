@@ -153,8 +153,8 @@ impl<R: Role> Crank<R> {
         self.encrypts |= encrypts;
     }
 
-    /// Says with an alert why the session ends: `why` where rustls has no alert for the fault, and
-    /// `corrected` in place of the alert that it has. `rest` is what waited when it failed.
+    /// Writes the alert that ends the session: `why` if rustls has none for the fault, and
+    /// `corrected` in place of the one that it has. `rest` is the input that waited at the failure.
     pub(super) fn write_last_words(
         &mut self,
         (why, corrected): (AlertDescription, Option<AlertDescription>),
@@ -176,7 +176,7 @@ impl<R: Role> Crank<R> {
         }
     }
 
-    /// Says why `unfinished` is too much.
+    /// Writes the alert that refuses `unfinished` as too much.
     pub(super) fn refuse_unfinished(
         &mut self,
         unfinished: &Unfinished,
@@ -188,9 +188,9 @@ impl<R: Role> Crank<R> {
         }
     }
 
-    /// Collects the alert that rustls queued when it failed; tells whether there was one. Once keys
-    /// are there nobody but rustls can write one: if it queued none, it is made to by `spoilt`, and
-    /// `why` is in it.
+    /// Collects the alert that rustls queued when it failed; returns whether there was one. Once
+    /// there are keys, only rustls can write an alert: if it queued none, `spoilt` makes it write
+    /// one with `why`.
     fn write_alert(&mut self, why: AlertDescription, spoilt: &mut [u8], wire: &mut Buffer) -> bool {
         // rustls hands out queued messages, the alert last, before it looks at input again.
         for _ in 0..ALERTS_MAX {

@@ -36,7 +36,7 @@ fn list(number: u64, revokes: bool) -> CertificateRevocationListParams {
         crl_number: SerialNumber::from(number),
         issuing_distribution_point: None,
         revoked_certs: if revokes { vec![entry] } else { Vec::new() },
-        // One for all keys, so that it tells nothing.
+        // The same for all keys, so that it identifies none.
         key_identifier_method: KeyIdMethod::PreSpecified(vec![1]),
     }
 }
@@ -45,7 +45,7 @@ fn pem(params: &CertificateRevocationListParams, issuer: &Authority) -> String {
     params.signed_by(&issuer.0).unwrap().pem().unwrap()
 }
 
-/// The verdict on a client whose number is [`REVOKED`], or another number.
+/// The verdict on a client with the serial number [`REVOKED`], or another one.
 fn verdict(roots: &ClientRoots, identity: &Identity, now_s: u64) -> Result<(), CertificateError> {
     let (own, others) = identity.chain.split_first().unwrap();
     let verifier = roots.verifier(&aws_lc_rs::default_provider());

@@ -16,7 +16,7 @@ use crate::ED25519;
 use crate::clients::{Authority, REVOKED, asking, revoked, unverified};
 use crate::rig::{Client, NOW, Server};
 
-/// What a list says, and when. `month` is that of its issue.
+/// The content and the dates of a list. `month` is that of its issue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Written {
     ends: i32,
@@ -50,7 +50,7 @@ impl Written {
     }
 }
 
-/// A client whose number is [`REVOKED`] and that has connected, to be judged by further lists.
+/// A connected client with the serial number [`REVOKED`], to be judged by further lists.
 struct Rig {
     ours: Authority,
     server: Server,
@@ -137,7 +137,7 @@ fn superseded_crl_is_named_and_not_shown() {
     );
 }
 
-/// An authority that has a new key goes on to revoke with the old one what that signed.
+/// An authority with a new key still revokes certificates of its old key with that key.
 #[test]
 fn crl_of_a_new_key_does_not_hide_the_old() {
     let [old, new] = Authority::with_one_name();

@@ -1,10 +1,10 @@
 //! The load of the fleet's etcd: changes that every machine hears of by its watch, and requests
 //! that etcd answers.
 //!
-//! A change below the watched prefixes goes to every machine, so what all machines write there at
-//! regular times would grow with the square of the machines. Only steps of orders, certificates,
-//! and machines that come or go are watched. Statuses, the word that a machine has an answer, and
-//! leases that are kept alive are not.
+//! A change below the watched prefixes goes to every machine, so regular writes of all machines
+//! there would grow with the square of the machines. Only steps of orders, certificates, and
+//! machines that come or go are watched. Statuses, reports that a machine has an answer, and leases
+//! that are kept alive are not.
 
 use crate::{
     clock::{HOUR, START, Time},
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-/// Counts what machines write at regular times in the day that begins then.
+/// Counts the regular writes of all machines in the day that begins at `from`.
 pub(crate) fn run_day(plan: &Plan, from: Time, tally: &mut Tally) {
     for hour in 0..24 {
         let hour = tally.hour(from + hour * HOUR);
@@ -73,7 +73,7 @@ pub(crate) fn hours_over(hours: &[Hour]) -> usize {
 /// Requests that etcd answers in an hour.
 pub(crate) fn asked(plan: &Plan, hour: &Hour) -> u64 {
     let machines = u64::from(plan.machines);
-    // Every machine says that it has an order's answer.
+    // Every machine reports that it has an order's answer.
     machines * (STATUSES + KEPT_ALIVE) + hour.claims * REQUESTS_OF_CLAIM + hour.orders() * machines
 }
 

@@ -1,4 +1,4 @@
-//! More handshakes than a lane can make: who is served, in which order, and what is not done.
+//! More handshakes than a lane can make: the clients served, their order, and the work skipped.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
@@ -268,7 +268,7 @@ fn full_queue_leaves_clients_to_the_kernel() {
     rig.gate.wait();
     let accepted = told.recv().unwrap();
     // A lane does 100 in 200 ms to begin with, then 33. Two batches of 64 may come on top: clients
-    // whose hello has not been read yet, and those of the same turn.
+    // with a hello that has not been read yet, and those of the same turn.
     assert!(accepted <= 100 + 2 * 64, "{accepted} of 400 clients are accepted");
     drop(clients);
     rig.stop();

@@ -207,7 +207,7 @@ const OTHERWISE = [
     files: ['parallel/test-https-options-boolean-check', 'parallel/test-tls-options-boolean-check'],
   },
   {
-    // RFC 8446 section 5: unexpected_message; OpenSSL says protocol_version. The server's socket
+    // RFC 8446 section 5: unexpected_message; OpenSSL sends protocol_version. The server's socket
     // gets EPROTO.
     why: 'differs: the alert for a record that is none',
     says: /\+ 'ERR_SSL_SSLV3_ALERT_UNEXPECTED_MESSAGE'|ERR_SSL_\(WRONG_VERSION_NUMBER/,

@@ -1,7 +1,7 @@
 'use strict';
 
 // For guarded.test.js: listeners that throw or reject, one after the other, in a process that notes
-// what is uncaught. After each the server must serve the next client.
+// uncaught errors. After each the server must serve the next client.
 
 const { createServer } = require('../implementation');
 const { ca, own } = require('../site');

@@ -16,7 +16,7 @@ if (cluster.isPrimary) {
 }
 
 function worker() {
-  // Whatever this machine has.
+  // The same on every machine.
   require('node:os').availableParallelism = () => 8;
   const sealane = require('sealane');
   const { SEALANE_TEST_PORT: port, CERT: cert, KEY: key } = process.env;

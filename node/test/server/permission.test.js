@@ -1,6 +1,6 @@
 'use strict';
 
-// Node's permission model: sealane listens where node's own https may, and nowhere else.
+// Node's permission model: sealane listens only where node's own https may.
 
 const assert = require('node:assert');
 const { execFile } = require('node:child_process');

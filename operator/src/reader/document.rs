@@ -65,7 +65,7 @@ impl<'t> Document<'t> {
         mistakes.push(Mistake { place: Some(place), field, problem });
     }
 
-    /// Notes a key. What to say of it is known when the whole file has been read.
+    /// Notes a key. Its message depends on the rest of the file.
     pub(crate) fn note_unknown(&self, key: Unknown) {
         let mut unknown = self.unknown.borrow_mut();
         if unknown.len() < MISTAKES_MAX {

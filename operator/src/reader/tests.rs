@@ -184,7 +184,7 @@ fn mistakes_are_bounded() {
     assert_eq!(last, "f: 20 more mistakes are not shown; correct these first");
 }
 
-/// A key of the file below a table says where it belongs; many keys are not listed.
+/// The error for a key of the file below a table has its right place; many keys are not listed.
 #[test]
 fn misplaced_and_foreign_keys() {
     const KEYS: [&str; 10] = ["a1", "b1", "c1", "d1", "e1", "f1", "g1", "h1", "back_tls", "a1"];

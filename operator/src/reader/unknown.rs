@@ -1,4 +1,4 @@
-//! Keys that are not known where they are written, and what was probably meant.
+//! Keys that are not known where they are written, and the keys that were probably meant.
 
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ impl Unknown {
         }
     }
 
-    /// What is wrong. `keys_of_file` are those above the first table.
+    /// The problem to report. `keys_of_file` are those above the first table.
     pub(crate) fn problem(&self, keys_of_file: &[&'static str]) -> Problem {
         let mut problem = if keys_of_file.contains(&self.key.as_str()) {
             let remedy = "move it above the first [table]";

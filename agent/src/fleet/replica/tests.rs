@@ -57,7 +57,7 @@ fn a_key_that_changes_all_the_time_keeps_a_machine_from_nothing() {
     });
 }
 
-/// A server that hangs tells nothing, and its connection stays open.
+/// A server that hangs sends nothing, and its connection stays open.
 #[test]
 fn moves_a_silent_watch_to_another_server() {
     with_machine(async |machine| {
@@ -85,8 +85,8 @@ fn moves_a_silent_watch_to_another_server() {
     });
 }
 
-/// What all machines write at regular times is watched by none: with a thousand of them that would
-/// be a million changes in seconds.
+/// Entries that all machines write at regular times are not watched: with a thousand machines that
+/// would be a million changes in seconds.
 #[test]
 fn regular_writes_are_not_watched() {
     with_machine(async |machine| {

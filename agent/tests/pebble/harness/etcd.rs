@@ -28,7 +28,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one server, with a user whose role is on [`PREFIX`] alone. Three cost each test three
+    /// Starts one server, with a user that is limited to [`PREFIX`]. Three cost each test three
     /// times the CPU time, and are for tests in which a server fails or all must be in step.
     pub fn start() -> Option<Self> {
         Self::start_with(1, QUOTA_BYTES)

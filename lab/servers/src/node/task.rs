@@ -262,8 +262,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Both sides must count as many resumed sessions: none in full handshakes. What warms a server
-    /// up resumes none.
+    /// Both sides must count as many resumed sessions: none in full handshakes. The warm-up of a
+    /// server resumes none.
     fn check_resumed(&mut self, tally: &Tally) -> Result<(), Error> {
         let resumed = tally.negotiations.iter().filter(|(negotiation, _)| negotiation.resumed);
         let by_client: u64 = resumed.map(|(_, count)| count).sum();
