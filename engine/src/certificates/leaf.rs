@@ -32,7 +32,7 @@ pub(super) struct Leaf {
     pub(super) key_type: Option<KeyType>,
     /// Host names and wildcards, lower-cased, without repeats, in their order.
     pub(super) names: Vec<String>,
-    /// Its issuer and its end of validity.
+    /// The issuer, and the end of validity.
     pub(super) link: Link,
     /// Whether it names a place where its issuer's certificate is published, as those of public
     /// authorities do.
