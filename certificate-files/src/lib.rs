@@ -46,7 +46,7 @@ pub fn load(
     let mut indexed = builder.finish(default);
     let names = indexed.index.name_count();
     if let Some(beyond) = first_beyond(&indexed.index, bounds.names.max) {
-        let mut builder = IndexBuilder::new(provider, now_s).take_slow_keys();
+        let mut builder = IndexBuilder::new(provider, now_s);
         indexed.index.iter().take(beyond).for_each(|each| builder.add_known(Arc::clone(each)));
         let path = indexed.index.iter().nth(beyond).map(|each| PathBuf::from(each.label()));
         let error = CertificateFileError::TooManyNames { names, bound: bounds.names };

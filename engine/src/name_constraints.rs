@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use unicode_normalization::UnicodeNormalization as _;
 use x509_parser::asn1_rs::Tag;
 use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::{OID_PKCS9_EMAIL_ADDRESS, Oid};
@@ -121,6 +122,8 @@ impl Subtree {
         let base = take(&mut content)?;
         // Limits of the distance are not used (RFC 5280).
         match (base.tag, content) {
+            // An address in other text is compared in no way that is known here.
+            (MAIL, []) if !base.content.is_ascii() => None,
             (MAIL, []) => Some(Self::Mail(std::str::from_utf8(base.content).ok()?.to_owned())),
             (DIRECTORY, []) => {
                 let (_, name) = X509Name::from_der(base.content).ok()?;
@@ -185,11 +188,12 @@ fn names_of(certificate: &X509Certificate<'_>) -> Option<Vec<Name>> {
             _ => {}
         }
     }
-    let has_at = |name: &Name| match name {
+    let is_judged = |name: &Name| match name {
         Name::Directory(_) => true,
-        Name::Mail(address) => address.contains('@'),
+        // Text that is not ASCII could be a spelling of an excluded host.
+        Name::Mail(address) => address.contains('@') && address.is_ascii(),
     };
-    names.iter().all(has_at).then_some(names)
+    names.iter().all(is_judged).then_some(names)
 }
 
 /// The parts of a name; none if one of them is text that cannot be read.
@@ -206,8 +210,8 @@ fn parts(name: &X509Name<'_>) -> Option<Vec<Part>> {
     name.iter().map(part).collect()
 }
 
-/// A value as it is compared: text of any type without its case and its spacing (RFC 5280 section
-/// 7.1), and all else byte for byte. None for text that cannot be read.
+/// A value as it is compared: text of any type as [`prepare`] makes it, and all else byte for byte.
+/// None for text that cannot be read.
 fn comparable(tag: Tag, value: &[u8]) -> Option<Vec<u8>> {
     let text: String = match tag {
         Tag::Ia5String | Tag::NumericString | Tag::PrintableString | Tag::Utf8String => {
@@ -230,8 +234,49 @@ fn comparable(tag: Tag, value: &[u8]) -> Option<Vec<u8>> {
         }
         _ => return Some(value.to_vec()),
     };
-    let words: Vec<_> = text.split_whitespace().collect();
-    Some(words.join(" ").to_lowercase().into_bytes())
+    Some(prepare(&text).into_bytes())
+}
+
+/// Prepares text for a comparison (RFC 5280 section 7.1, RFC 4518): without its case, its spacing,
+/// its invisible characters, and the form in which Unicode has its letters.
+fn prepare(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for letter in text.chars().filter(|letter| !is_invisible(*letter)).nfkc() {
+        // Its upper case is that of `i`, from which RFC 4518 tells it apart.
+        if letter == '\u{131}' {
+            folded.push(letter);
+            continue;
+        }
+        // Both ways: the lower case of `ß` is itself, and its upper case `SS`.
+        let upper = letter.to_lowercase().flat_map(char::to_uppercase);
+        folded.extend(upper.flat_map(char::to_lowercase));
+    }
+    let normal: String = folded.nfkc().collect();
+    let words: Vec<_> = normal.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// Whether RFC 4518 section 2.2 leaves a character out, or it is of the same kind in later editions
+/// of Unicode.
+fn is_invisible(letter: char) -> bool {
+    letter.is_control() && !letter.is_whitespace()
+        || matches!(
+            letter,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{6dd}'
+                | '\u{70f}'
+                | '\u{1806}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffc}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
 fn has_address(wanted: &str, address: &str) -> bool {
@@ -321,6 +366,25 @@ mod tests {
     }
 
     #[test]
+    fn spellings_of_one_text_compare_as_equal() {
+        for (one, other) in [
+            ("M\u{fc}ller", "Mu\u{308}LLER"),
+            ("Acme Ltd", "\u{ff21}\u{ff43}\u{ff4d}\u{ff45}\u{3000}\u{ff2c}td"),
+            ("Stra\u{df}e", "STRASSE"),
+            ("Stra\u{1e9e}e", "strasse"),
+            ("\u{3bf}\u{3b4}\u{3bf}\u{3c2}", "\u{39f}\u{394}\u{39f}\u{3a3}"),
+            ("Acme", "A\u{ad}c\u{200b}m\u{feff}\u{0}e"),
+            ("of\u{fb01}ce", "OFFICE"),
+            ("A\u{85}B", " a\tb\n"),
+        ] {
+            assert_eq!(prepare(one), prepare(other), "{one} {other}");
+        }
+        for (one, other) in [("M\u{fc}ller", "Muller"), ("\u{131}", "i"), ("AB", "a b")] {
+            assert_ne!(prepare(one), prepare(other), "{one} {other}");
+        }
+    }
+
+    #[test]
     fn other_constraints_are_left_as_they_are() {
         let host = element(0x30, &element(0x82, b"b.test"));
         let mail = element(0x30, &element(MAIL, b"b.test"));
@@ -336,7 +400,9 @@ mod tests {
     #[test]
     fn unreadable_constraints_are_no_constraints() {
         let with_distance = [&element(MAIL, b"b.test")[..], &[0x80, 1, 1]].concat();
+        let of_other_text = element(MAIL, "b\u{fc}.test".as_bytes());
         let unreadable = [element(MAIL, b"\xff"), element(DIRECTORY, b"\xff"), with_distance];
+        let unreadable = unreadable.into_iter().chain([of_other_text]);
         let mut damaged = vec![vec![PERMITTED], vec![PERMITTED, 5, 0x30], vec![0xa2, 0]];
         damaged.push([element(EXCLUDED, b""), element(PERMITTED, b"")].concat());
         damaged.extend(unreadable.map(|base| element(EXCLUDED, &element(0x30, &base))));

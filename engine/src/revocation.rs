@@ -11,17 +11,17 @@
 //!   newest      none of these that has the same scope is newer
 //! ```
 //!
-//! At least one such list must be there and in date, and none that is in date may have the
-//! certificate's number. So a list of another key or scope, a list of tomorrow or a list with a
-//! wrong signature never hides another one.
+//! None of these lists may have the certificate's number, and at least one of them must be in date.
+//! So a list of another key or scope, a list of tomorrow or a list with a wrong signature never
+//! hides another one, and a revocation does not end with the list that has it.
 //!
 //! Newer means a higher number and no earlier date (RFC 5280 section 5.2.3). OpenSSL goes by the
 //! date alone. Where number and date contradict each other, both lists count. A certificate that
 //! was released from hold is accepted as soon as a newer list counts.
 //!
-//! The signature of a list whose issuer is among the configured certificates is verified once, when
-//! the list is read. Of another issuer the key comes with the client's chain: then it is verified
-//! in each handshake.
+//! With the keys of configured certificates, the signature of a list is verified once, when the
+//! list is read. The key of another issuer comes with the client's chain: then the signature is
+//! verified in each handshake.
 
 mod list;
 mod scope;
@@ -127,17 +127,15 @@ impl RevocationLists {
         if !examined.may_issuer_sign {
             return Err(Error::IssuerNotCrlSigner);
         }
-        let next_update = newest.next_update();
-        if examined.expiration == ExpirationPolicy::Enforce {
-            counting.retain(|list| now < list.next_update());
+        // A list that has ended still revokes: a list in date that contradicts it is not newer.
+        if counting.iter().any(|list| list.has_serial(certificate.serial)) {
+            return Err(Error::CertRevoked);
         }
-        if counting.is_empty() {
-            return Err(Error::CrlExpired { time: now, next_update });
+        let has_ended = counting.iter().all(|list| now >= list.next_update());
+        if has_ended && examined.expiration == ExpirationPolicy::Enforce {
+            return Err(Error::CrlExpired { time: now, next_update: newest.next_update() });
         }
-        match counting.iter().any(|list| list.has_serial(certificate.serial)) {
-            true => Err(Error::CertRevoked),
-            false => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -36,12 +36,11 @@ pub(crate) struct List {
 type Number = (usize, Box<[u8]>);
 
 /// The key that signed a list.
-#[derive(PartialEq, Eq)]
 enum Signer {
     /// The public key of a configured certificate.
     Key(Box<[u8]>),
-    /// None of the keys of the configured certificates with the issuer's name.
-    Stranger,
+    /// None of these, the keys of all configured certificates with the issuer's name.
+    Stranger(Box<[Box<[u8]>]>),
     /// No configured certificate has the issuer's name.
     Unknown,
 }
@@ -101,16 +100,14 @@ impl List {
 
     /// Finds out which of `certificates` signed it.
     pub(super) fn find_signer(&mut self, certificates: &[Linked<'_>]) {
-        let mut issuers =
-            certificates.iter().filter(|each| *each.subject == *self.shown.issuer).peekable();
-        if issuers.peek().is_none() {
-            return;
-        }
+        let issuers = certificates.iter().filter(|each| *each.subject == *self.shown.issuer);
+        let keys: Vec<_> = issuers.map(|each| each.public_key).collect();
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
-        let signer = issuers.find(|each| is_signed_by(&self.der, each.public_key, algorithms));
+        let signer = keys.iter().find(|key| is_signed_by(&self.der, key, algorithms));
         self.signer = match signer {
-            Some(signer) => Signer::Key(signer.public_key.into()),
-            None => Signer::Stranger,
+            Some(key) => Signer::Key((*key).into()),
+            None if keys.is_empty() => Signer::Unknown,
+            None => Signer::Stranger(keys.into_iter().map(Box::from).collect()),
         };
     }
 
@@ -121,7 +118,7 @@ impl List {
 
     /// Whether its issuer is among the configured certificates, and none of them signed it.
     pub(super) fn is_unsigned(&self) -> bool {
-        self.signer == Signer::Stranger
+        matches!(self.signer, Signer::Stranger(_))
     }
 
     /// Whether the same key signed `other`, as far as that is known without a client's chain.
@@ -144,8 +141,9 @@ impl List {
     ) -> bool {
         match &self.signer {
             Signer::Key(signer) => **signer == *key,
+            Signer::Stranger(keys) if keys.iter().any(|tried| **tried == *key) => false,
             // A client may send a certificate of the issuer that is not configured.
-            Signer::Stranger | Signer::Unknown => is_signed_by(&self.der, key, algorithms),
+            Signer::Stranger(_) | Signer::Unknown => is_signed_by(&self.der, key, algorithms),
         }
     }
 

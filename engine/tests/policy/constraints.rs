@@ -125,6 +125,12 @@ fn directory_constraints_of_a_root_are_judged() {
     );
     let without_acme = root(vec![], vec![acme()]);
     judge(&without_acme, vec![(vec![], "acme ltd", false), (vec![], "Acme", true)]);
+    let without_mueller =
+        root(vec![], vec![GeneralSubtree::DirectoryName(organisation("M\u{fc}ller"))]);
+    judge(
+        &without_mueller,
+        vec![(vec![], "Mu\u{308}ller", false), (vec![], "\u{ff2d}\u{fc}ller", false)],
+    );
     // The name in text of another type is the same name.
     let identity = without_acme.issue(|leaf| {
         let name = DnValue::BmpString(BmpString::try_from("Acme Ltd").unwrap());
@@ -132,6 +138,17 @@ fn directory_constraints_of_a_root_are_judged() {
         leaf.distinguished_name.push(DnType::OrganizationName, name);
     });
     assert_eq!(standing(&without_acme, &identity), unverified(Distrust::NameConstraints));
+}
+
+/// A client can make the judge compare each of its names with each constraint.
+#[test]
+fn comparisons_of_a_certificate_are_bounded() {
+    let addresses = |count| vec![address("a@c.test"); count];
+    // The subject is a name too, so these are 10,000 comparisons and 10,100.
+    judge(
+        &root(vec![], vec![mail("b.test"); 100]),
+        vec![(addresses(99), "x", true), (addresses(100), "x", false)],
+    );
 }
 
 /// A name in another place, or that cannot be read, gets around no constraint.
@@ -165,6 +182,13 @@ fn constraints_hold_for_names_in_any_place() {
     let address = |text: &'static str| move |leaf: &mut CertificateParams| of_subject(text)(leaf);
     assert_eq!(judged(&with_mail, &address("a@example.com")), ClientStanding::Verified);
     assert_eq!(judged(&with_mail, &address("a@evil.test")), refused, "in the subject");
+    let without_mail = root(vec![], vec![mail("evil.test")]);
+    let in_other_letters = |leaf: &mut CertificateParams| {
+        let kind = DnType::CustomDnType(vec![1, 2, 840, 113_549, 1, 9, 1]);
+        let value = DnValue::Utf8String("a@\u{ff45}vil.test".to_owned());
+        leaf.distinguished_name.push(kind, value);
+    };
+    assert_eq!(judged(&without_mail, &in_other_letters), refused, "in full-width letters");
     let utf8_mailbox = |leaf: &mut CertificateParams| {
         let name = OtherNameValue::Utf8String("a@evil.test".into());
         leaf.subject_alt_names = vec![SanType::OtherName((vec![1, 3, 6, 1, 5, 5, 7, 8, 9], name))];

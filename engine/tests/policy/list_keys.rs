@@ -1,5 +1,6 @@
 //! Revocation lists of several keys, scopes and dates: which of them counts for a certificate.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -8,8 +9,10 @@ use rcgen::{
     CrlIssuingDistributionPoint, CrlScope, DnType, IsCa, KeyIdMethod, KeyPair, RevokedCertParams,
     SerialNumber, SigningKey as _, date_time_ymd,
 };
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::UnixTime;
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::pki_types::{
+    AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm, UnixTime, alg_id,
+};
 use rustls::version::TLS13;
 use rustls::{CertificateError, Error};
 use sealane_engine::client_certificates::{ClientRoots, Distrust};
@@ -47,8 +50,17 @@ fn pem(params: &CertificateRevocationListParams, issuer: &Authority) -> String {
 
 /// The verdict on a client with the serial number [`REVOKED`], or another one.
 fn verdict(roots: &ClientRoots, identity: &Identity, now_s: u64) -> Result<(), CertificateError> {
+    verdict_by(&aws_lc_rs::default_provider(), roots, identity, now_s)
+}
+
+fn verdict_by(
+    provider: &CryptoProvider,
+    roots: &ClientRoots,
+    identity: &Identity,
+    now_s: u64,
+) -> Result<(), CertificateError> {
     let (own, others) = identity.chain.split_first().unwrap();
-    let verifier = roots.verifier(&aws_lc_rs::default_provider());
+    let verifier = roots.verifier(provider);
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now_s));
     match verifier.verify_client_cert(own, others, now) {
         Ok(_) => Ok(()),
@@ -124,6 +136,51 @@ fn crl_with_a_wrong_signature_hides_none() {
     let client = Client { identity: Some(ours.issue(|_| ()).resolver()), ..Client::default() };
     let session = server.accept(&client, "a.test", &TLS13).unwrap();
     assert_eq!(server.context.standing(&session), unverified(Distrust::BadCrlSignature));
+}
+
+/// ECDSA with P-256 and SHA-256 that counts the signatures of each thread.
+#[derive(Debug)]
+struct Counted;
+
+thread_local!(static VERIFIED: Cell<usize> = const { Cell::new(0) });
+
+impl SignatureVerificationAlgorithm for Counted {
+    fn verify_signature(
+        &self,
+        key: &[u8],
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), InvalidSignature> {
+        VERIFIED.set(VERIFIED.get() + 1);
+        let all = aws_lc_rs::default_provider().signature_verification_algorithms.all;
+        let mut fitting = all.iter().filter(|each| {
+            each.public_key_alg_id() == self.public_key_alg_id()
+                && each.signature_alg_id() == self.signature_alg_id()
+        });
+        fitting.next().unwrap().verify_signature(key, message, signature)
+    }
+
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::ECDSA_P256
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        alg_id::ECDSA_SHA256
+    }
+}
+
+/// A handshake verifies a list only with a key that was not there when the list was read.
+#[test]
+fn crl_is_tried_with_configured_keys_once() {
+    let [ours, stranger] = Authority::with_one_name();
+    let [good, forged] = [&ours, &stranger].map(|issuer| pem(&list(1, false), issuer));
+    let roots = read(&[&ours], &[&good, &forged]);
+    let mut provider = aws_lc_rs::default_provider();
+    provider.signature_verification_algorithms =
+        WebPkiSupportedAlgorithms { all: &[&Counted], mapping: &[] };
+    let client = ours.issue(|_| ());
+    assert_eq!(verdict_by(&provider, &roots, &client, NOW.0), Ok(()));
+    assert_eq!(VERIFIED.get(), 1, "the certificate alone");
 }
 
 #[test]

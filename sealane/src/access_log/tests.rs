@@ -229,7 +229,7 @@ fn a_file_that_was_moved_away_is_opened_anew_on_request() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_reported_once_and_outlived() {
+fn full_disk_is_a_fault_until_a_line_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     symlink("/dev/full", &path).unwrap();
@@ -241,6 +241,7 @@ fn a_disk_that_is_full_is_reported_once_and_outlived() {
         wait_for(|| writer.counters().lost.value() == count);
     }
     wait_for(|| writer.counters().fault().is_some());
+    writer.reopen();
     assert_eq!(writer.counters().fault().unwrap().without, "its lines are lost, and counted");
     fs::remove_file(&path).unwrap();
     writer.reopen();

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -192,8 +192,10 @@ impl Work {
     fn reopen(&mut self, is_ordered: bool) {
         self.opened_last = Instant::now();
         match self.outlet.reopen() {
-            Ok(false) => {}
-            Ok(true) => {
+            Ok(Reopened::Nothing) => {}
+            // Only a line that was written shows that it can be written again.
+            Ok(Reopened::SameFile) if self.has_write_fault => self.has_open_fault = false,
+            Ok(Reopened::OtherFile | Reopened::SameFile) => {
                 self.torn = false;
                 self.has_open_fault = false;
                 self.has_write_fault = false;
@@ -337,11 +339,14 @@ impl Outlet {
         !matches!(self, Self::File { file: None, .. })
     }
 
-    /// Keeps the old file if there is no new one. Returns whether there is one to be opened.
-    fn reopen(&mut self) -> Result<bool, AccessLogError> {
-        let Self::File { file, path } = self else { return Ok(false) };
-        *file = Some(append_to(path)?);
-        Ok(true)
+    /// Keeps the old file if there is no new one.
+    fn reopen(&mut self) -> Result<Reopened, AccessLogError> {
+        let Self::File { file, path } = self else { return Ok(Reopened::Nothing) };
+        let new = append_to(path)?;
+        let old = file.as_ref().and_then(identity);
+        let is_same = old.is_some() && old == identity(&new);
+        *file = Some(new);
+        Ok(if is_same { Reopened::SameFile } else { Reopened::OtherFile })
     }
 
     /// Waits until it takes bytes, for [`ROOM_WAIT`] at most.
@@ -368,6 +373,19 @@ impl Outlet {
             Self::Stdout => "standard output".to_owned(),
         }
     }
+}
+
+/// The file that was opened again.
+enum Reopened {
+    /// The outlet is a stream.
+    Nothing,
+    OtherFile,
+    SameFile,
+}
+
+/// The device and the inode of a file, if they can be had.
+fn identity(file: &File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|facts| (facts.dev(), facts.ino()))
 }
 
 /// Opens the file without blocking: otherwise, opening a pipe waits for its reader.

@@ -1,7 +1,7 @@
 //! Demands for client certificates that another way to the same backend undercuts: [`undercuts`].
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -235,11 +235,11 @@ fn places_here<'n>(
     places
 }
 
-/// The place of a numeric address. A connection to the unspecified address goes to the loopback
-/// interface, and most programs there listen on both families.
+/// The place of a numeric address. A program that listens at every address of a machine, as most
+/// do, gets the connections to all loopback addresses; those to the unspecified address go there.
 fn tcp_place(ip: IpAddr, port: u16) -> Place {
     let ip = ip.to_canonical();
-    let is_loopback = ip.is_unspecified() || ip == Ipv6Addr::LOCALHOST;
+    let is_loopback = ip.is_unspecified() || ip.is_loopback();
     Place::Tcp(if is_loopback { Ipv4Addr::LOCALHOST.into() } else { ip }, port)
 }
 

@@ -75,14 +75,7 @@ impl Control {
     /// Reports an accepted reload: the faults that are left, and those of `before` that are gone.
     pub(super) fn report_reload(&self, verdict: &Verdict, before: &Faults) {
         let now = self.state.lock().faults_now();
-        let is_gone = |path: &&PathBuf| !now.shown.iter().any(|fault| fault.path == **path);
-        let mut gone: Vec<_> = before.shown.iter().map(|fault| &fault.path).collect();
-        gone.dedup();
-        if now.total == now.shown.len() {
-            for path in gone.into_iter().filter(is_gone) {
-                say(&format!("{}: fault resolved", path.display()));
-            }
-        }
+        report_resolved(&now, before);
         let Verdict { generation, took_ms, faults, .. } = verdict;
         let text = format!("reloaded: generation {generation} in {took_ms} ms");
         match now.total {
@@ -91,6 +84,27 @@ impl Control {
             total => say(&format!("{text}, with {total} faults")),
         }
         report_faults(faults);
+    }
+
+    /// Reports the faults that a refused reload has found, and those of `before` that are gone.
+    pub(super) fn report_changed_faults(&self, before: &Faults) {
+        let now = self.state.lock().faults_now();
+        report_resolved(&now, before);
+        let known = before.lines();
+        let new: Vec<_> = now.lines().into_iter().filter(|line| !known.contains(line)).collect();
+        report_faults(&new);
+    }
+}
+
+/// Logs the faults of `before` that are gone, a line for each path.
+fn report_resolved(now: &Faults, before: &Faults) {
+    let is_gone = |path: &&PathBuf| !now.shown.iter().any(|fault| fault.path == **path);
+    let mut gone: Vec<_> = before.shown.iter().map(|fault| &fault.path).collect();
+    gone.dedup();
+    if now.total == now.shown.len() {
+        for path in gone.into_iter().filter(is_gone) {
+            say(&format!("{}: fault resolved", path.display()));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use sealane_lanes::mailbox::Mail;
 
 use super::build::build;
 use super::kept::KeptSockets;
-use super::sockets::open_new;
+use super::sockets::{Bound, open_new};
 use super::watch::{fingerprint, fingerprint_of_materials, unfollowed};
 use super::{ConfigSource, Control, report};
 use crate::admin::Verdict;
@@ -56,6 +56,7 @@ impl Control {
             let errors = verdict.errors.join("\n");
             let text = format!("reload refused, generation {generation} goes on:\n{errors}");
             say_at(Priority::Error, &text);
+            self.report_changed_faults(&before.1);
         }
         systemd::tell(&[NotifyState::Ready]);
         verdict
@@ -84,14 +85,17 @@ impl Control {
         Ok(warnings)
     }
 
-    /// Serves the files that have changed of the configuration that is served, so that a mistake in
-    /// another one holds up no renewal.
+    /// Serves the configuration before with its materials as they are now, so that a mistake in
+    /// another one holds up none of them.
     fn serve_renewed(&mut self) -> Result<(), Vec<String>> {
-        if fingerprint_of_materials(&self.config) == self.materials {
+        let is_same = fingerprint_of_materials(&self.config) == self.materials;
+        // Stores, keys by a command and sockets are not in the fingerprint: they are tried again.
+        let has_faults = self.state.lock().faults.total > 0;
+        if is_same && !has_faults && self.bound.iter().all(Bound::is_found) {
             return Ok(());
         }
         self.serve(self.config.clone())?;
-        let text = "files changed: the configuration before is served with them, generation";
+        let text = "the configuration before is served with its files as they are now, generation";
         say(&format!("{text} {}", self.number));
         Ok(())
     }

@@ -33,7 +33,7 @@ pub(super) struct Bound {
 
 impl Bound {
     /// Whether whoever looks for it finds it: the file of a unix socket may have been removed.
-    fn is_found(&self) -> bool {
+    pub(super) fn is_found(&self) -> bool {
         self.file.as_ref().is_none_or(SocketFile::is_in_place)
     }
 

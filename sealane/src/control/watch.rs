@@ -78,11 +78,10 @@ pub(super) fn fingerprint(config_file: Option<&Path>, config: &Config) -> u64 {
     hasher.finish()
 }
 
-/// The same for the materials of listeners alone.
+/// The same for the materials of listeners and stores alone.
 pub(super) fn fingerprint_of_materials(config: &Config) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let files: BTreeSet<PathBuf> = config.listeners.iter().flat_map(listener::files).collect();
-    files.iter().for_each(|path| hash_all_at(path, &mut hasher));
+    materials(config).iter().for_each(|path| hash_all_at(path, &mut hasher));
     hasher.finish()
 }
 
@@ -131,9 +130,15 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
 }
 
 fn sources(config_file: Option<&Path>, config: &Config) -> BTreeSet<PathBuf> {
-    let mut paths: BTreeSet<PathBuf> = config.listeners.iter().flat_map(listener::files).collect();
+    let mut paths = materials(config);
     paths.extend(config_file.map(Path::to_path_buf));
     paths.extend(config.included.iter().cloned());
+    paths
+}
+
+/// The files and folders of listeners, and the file with the key to stores.
+fn materials(config: &Config) -> BTreeSet<PathBuf> {
+    let mut paths: BTreeSet<PathBuf> = config.listeners.iter().flat_map(listener::files).collect();
     if let Some(KeySource::File(path)) = &config.store_key {
         paths.insert(path.clone());
     }

@@ -217,7 +217,7 @@ impl Loaded {
             }
         }
         // Its issuer is unknown, and an older list of that issuer may be among the others.
-        if self.has_lost_list || lists.is_empty() && !trust.crls.is_empty() {
+        if self.has_lost_list {
             return None;
         }
         match made(&authorities, &lists) {

@@ -2,7 +2,7 @@
 //! client mode, and PostgreSQL with psql.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::harness::nginx::Nginx;
 use crate::harness::process::Process;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
 use crate::harness::tools::{output, required, run};
-use crate::harness::wait_for;
+use crate::harness::{PATIENCE, wait_for};
 
 /// Certificates for `a.test` and `b.test` in a folder that others may enter.
 struct Site {
@@ -252,7 +252,7 @@ fn cancel_requests_of_a_second_are_bounded() {
             }
         }
     });
-    let request = b"\0\0\0\x10\x04\xd2\x16\x2eprockey!";
+    let request = CANCEL_REQUEST;
     let connector = Connector::new(authority.der(), &TLS13).with_name("a.test");
     let in_the_clear = || {
         let mut client = TcpStream::connect(to).unwrap();
@@ -275,6 +275,76 @@ fn cancel_requests_of_a_second_are_bounded() {
         assert!(forwarded <= 20 * seconds, "{forwarded} in {seconds} s");
     }
     assert!(forwarded.load(Ordering::Relaxed) > 0);
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+/// A backend that counts requests to cancel a query, answers each, and keeps its connection if it
+/// `stays`.
+fn cancelled(stays: bool) -> (SocketAddr, Arc<AtomicU64>) {
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, count) = (backend.local_addr().unwrap(), Arc::<AtomicU64>::default());
+    let counted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in backend.incoming() {
+            let (mut stream, mut request) = (stream.unwrap(), [0; 16]);
+            stream.read_exact(&mut request).unwrap();
+            assert_eq!(&request, CANCEL_REQUEST);
+            counted.fetch_add(1, Ordering::Relaxed);
+            let _ = stream.write_all(b"for no client");
+            kept.extend(Some(stream).filter(|_| stays));
+        }
+    });
+    (address, count)
+}
+
+/// For process 0x726f636b with the secret `ey!!`.
+const CANCEL_REQUEST: &[u8; 16] = b"\0\0\0\x10\x04\xd2\x16\x2erockey!!";
+
+#[test]
+fn cancel_in_tls_reaches_backends_of_its_name() {
+    let site = Site::new();
+    let authority = Authority::new();
+    std::fs::write(&site.certificate, authority.leaf(KeyKind::P256, &["a.test"])).unwrap();
+    let [(own, of_own), (other, of_other)] = [cancelled(false), cancelled(false)];
+    let keys = format!(
+        "starttls = \"postgres\"\n\
+         [[listener.route]]\nnames = [\"b.test\"]\nbackends = [\"{other}\"]\n"
+    );
+    let listener = ListenerSettings::new("db", &site.certificate, &own).with(&keys);
+    let to = listener.address;
+    let sealane = Sealane::start(site.path(), &Settings::new(vec![listener]));
+    let counts = || [&of_own, &of_other].map(|count| count.load(Ordering::Relaxed));
+    let connector = Connector::new(authority.der(), &TLS13).with_name("a.test");
+    let mut client = connector.connect(to).unwrap();
+    client.write_all(CANCEL_REQUEST).unwrap();
+    assert!(client.read_rest().unwrap().is_empty());
+    assert_eq!(counts(), [1, 0]);
+    let mut client = TcpStream::connect(to).unwrap();
+    client.write_all(CANCEL_REQUEST).unwrap();
+    assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), 0);
+    assert_eq!(counts(), [2, 1]);
+    assert_eq!(sealane.stop(), Some(0));
+}
+
+#[test]
+fn backend_that_stays_holds_up_no_cancel_request() {
+    let site = Site::new();
+    let [(one, of_one), (two, of_two)] = [cancelled(true), cancelled(true)];
+    let mut listener =
+        ListenerSettings::new("db", &site.certificate, &one).with("starttls = \"postgres\"");
+    listener.backends.push(two.to_string());
+    let to = listener.address;
+    let limits = "connect_timeout = \"100ms\"".to_owned();
+    let settings = Settings { limits, ..Settings::new(vec![listener]) };
+    let sealane = Sealane::start(site.path(), &settings);
+    let mut client = TcpStream::connect(to).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(CANCEL_REQUEST).unwrap();
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).unwrap();
+    assert_eq!(String::from_utf8_lossy(&received), "");
+    assert_eq!([of_one, of_two].map(|count| count.load(Ordering::Relaxed)), [1, 1]);
     assert_eq!(sealane.stop(), Some(0));
 }
 

@@ -123,7 +123,17 @@ impl Access {
                     accepted.outside = Some(networks.clone());
                 }
                 (Test::Source(networks), false) if is_inside => {
-                    admitted.deny(networks, &accepted, rule, remarks);
+                    let left = accepted.outside.as_ref().map(|left| common(left, networks));
+                    match left {
+                        // The rules before accept all of them.
+                        Some(Some(both)) if both.is_empty() => {}
+                        Some(Some(both)) => admitted.deny(&both, &accepted, rule, remarks),
+                        Some(None) => {
+                            remarks.left_out(&rule.line, "deny", DENIED_FIRST);
+                            admitted.deny(networks, &accepted, rule, remarks);
+                        }
+                        None => admitted.deny(networks, &accepted, rule, remarks),
+                    }
                 }
                 (Test::Source(networks), false) if accepted.outside.is_none() => {
                     let networks = [networks.as_slice(), &accepted.networks].concat();

@@ -47,6 +47,8 @@ pub(super) struct Binding {
     pub(super) certificates: Vec<Certificate>,
     clients: Clients,
     guards: Vec<Guard>,
+    /// Certificates of lists that are not here.
+    missing: usize,
     pub(super) accepts_proxy: bool,
     pub(super) is_strict: bool,
     pub(super) is_tls: bool,
@@ -217,12 +219,14 @@ impl Binding {
     }
 
     /// Takes certificates with the demands of some of them.
-    fn add_list(&mut self, (certificates, mut guards): (Vec<Certificate>, Vec<Guard>)) {
-        for guard in &mut guards {
-            guard.is_default &= self.certificates.is_empty();
+    fn add_list(&mut self, list: CertificateList) {
+        let is_first = self.certificates.is_empty() && self.missing == 0;
+        for mut guard in list.guards {
+            guard.is_default &= is_first;
+            self.guards.push(guard);
         }
-        self.certificates.extend(certificates);
-        self.guards.extend(guards);
+        self.certificates.extend(list.certificates);
+        self.missing += list.missing;
     }
 
     /// Completes the demands of single certificates by those of the address; if all of them are
@@ -237,7 +241,7 @@ impl Binding {
             }
         }
         let Some(first) = self.guards.first().map(|guard| guard.clients.clone()) else { return };
-        let is_whole = self.guards.len() == self.certificates.len();
+        let is_whole = self.guards.len() == self.certificates.len() + self.missing;
         if is_whole && self.guards.iter().all(|guard| guard.clients == first) {
             self.verify = Some(first.is_required);
             self.clients = first;
@@ -336,6 +340,16 @@ fn with_key(
     }
 }
 
+/// The content of a `crt-list`.
+#[derive(Default)]
+struct CertificateList {
+    certificates: Vec<Certificate>,
+    /// The demands of some of them, the missing ones included.
+    guards: Vec<Guard>,
+    /// Lines whose certificates are not here.
+    missing: usize,
+}
+
 /// The certificates of a `crt-list`: a file on each line, with its settings and names.
 fn list_of(
     list: &str,
@@ -343,13 +357,13 @@ fn list_of(
     (files, loads_keys): (&mut Files, bool),
     line: &Line,
     remarks: &mut Remarks,
-) -> (Vec<Certificate>, Vec<Guard>) {
-    let (mut certificates, mut guards) = (Vec::new(), Vec::new());
+) -> CertificateList {
+    let mut found = CertificateList::default();
     let text = match files.text(Path::new(list)) {
         Ok(text) => text,
         Err(why) => {
             remarks.left_out(line, "certificates", format!("{list} {why}"));
-            return (certificates, guards);
+            return found;
         }
     };
     let file: Rc<Path> = Path::new(list).into();
@@ -360,29 +374,31 @@ fn list_of(
             Ok(words) => words,
             Err(why) => {
                 remarks.unquoted(&place(), "certificates", why);
+                found.missing += 1;
                 continue;
             }
         };
         let Some(path) = words.first() else { continue };
         let path = bases.certificate(path);
         if let Some(mut guard) = Guard::read(&words[1..], bases, &place(), remarks) {
-            guard.is_default = certificates.is_empty();
-            guards.push(guard);
+            guard.is_default = found.certificates.is_empty() && found.missing == 0;
+            found.guards.push(guard);
         }
         // Every text is a list of paths, also a private key that is named by mistake.
         if !files.has_file(&path) {
             let why = "it names no certificate file that is here, as this user sees it";
             remarks.unquoted(&place(), "certificates", why);
+            found.missing += 1;
             continue;
         }
-        certificates.push(with_key(&path, (files, loads_keys), &place(), remarks));
+        found.certificates.push(with_key(&path, (files, loads_keys), &place(), remarks));
         if words.len() > 1 {
             let why = "a certificate is served for the names in it, with the listener's settings; \
                        [[listener.route]] has settings for names";
             remarks.left_out(&place(), "certificates", why);
         }
     }
-    (certificates, guards)
+    found
 }
 
 /// An address, or two for all of IPv4 and IPv6, as Sealane spells them.

@@ -51,6 +51,16 @@ fn lists_of_accepted_networks_are_kept() {
             "accept unless { src 192.0.2.1 }\ntcp-request connection reject",
             "deny = [\"192.0.2.1\"]",
         ),
+        (
+            "accept unless { src 10.0.0.0/8 }\n\
+             tcp-request connection reject if { src 10.1.0.0/16 192.0.2.1 }",
+            "deny = [\"10.1.0.0/16\"]",
+        ),
+        (
+            "accept unless { src 10.0.0.0/8 }\n\
+             tcp-request connection reject if { src 192.0.2.1 }",
+            "",
+        ),
         ("reject", NONE),
         ("accept if { src 10.0.0.1 }\ntcp-request session reject", NONE),
     ] {
@@ -190,6 +200,10 @@ fn client_certificates_of_a_list_are_kept() {
     }
     let first = format!("a.pem {guard} a.example\nb.pem\n");
     assert!(listed(&first, "", "").contains("unknown_names = \"refuse\""));
+    // A certificate that is not here counts, and has its demand for its names.
+    let toml = notes(&listed(&format!("gone.pem {guard} a.example\nb.pem\n"), "", ""));
+    assert!(toml.contains(&format!("{route}{clients}")), "{toml}");
+    assert!(!toml.contains("[listener.clients]"), "{toml}");
     for list in [format!("b.pem\na.pem {guard}\n"), "b.pem\na.pem [verify optional] a.b\n".into()] {
         assert!(listed(&list, "", "").contains(MORE), "{list}");
     }

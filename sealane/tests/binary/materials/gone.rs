@@ -5,7 +5,8 @@ use std::process::Command;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::harness::sealane::BINARY;
+use crate::harness::sealane::{BINARY, replace};
+use crate::harness::tools::output;
 use crate::harness::wait_for;
 use crate::unix_listeners::stream_to;
 
@@ -76,6 +77,53 @@ fn log_that_cannot_be_opened_again_is_a_fault() {
     fs::create_dir(rig.path("logs")).unwrap();
     wait_for_faults(&sealane, &[]);
     assert_eq!(reload(&sealane).0, Some(0));
+}
+
+/// A mistake in the configuration holds up none of the materials of the one before.
+#[test]
+fn mistake_holds_up_no_store_key_or_socket() {
+    let mut rig = Rig::new(&[("good.pem", ""), ("store", ""), ("other.pem", "")]);
+    rig.certify("good.pem", "a.test");
+    rig.certify("other.pem", "a.test");
+    let store = format!("store:{}", rig.path("store").display());
+    rig.settings.listeners[1].certificates = Some(store.into());
+    let socket = rig.path("tls.sock");
+    rig.settings.listeners[2].socket = Some(socket.clone());
+    rig.settings.more = "store_key.file = \"store.key\"\nprocess.sandbox = false".to_owned();
+    rig.certify("stored.pem", "stored.test");
+    let import = |to: &[&str]| {
+        let mut import = Command::new(BINARY);
+        import.current_dir(rig.folder.path()).args(["certificates", "import", "--create"]);
+        output(import.arg("stored.pem").args(to));
+    };
+    import(&["--store", "other", "--key-file", "store.key"]);
+    let sealane = rig.start();
+    wait_for_faults(&sealane, &[("store", false)]);
+    let right = fs::read_to_string(rig.path("sealane.toml")).unwrap();
+    replace(&rig.path("right.toml"), &right);
+    let wrong = format!("mistake = 1\n{right}");
+    replace(&rig.path("sealane.toml"), &wrong);
+    assert_eq!(reload(&sealane).0, Some(3));
+
+    import(&["--config", "right.toml"]);
+    wait_for("the store is served", || rig.served(1, "stored.test").ok());
+    wait_for_faults(&sealane, &[]);
+    fs::remove_file(&socket).unwrap();
+    assert_eq!(reload(&sealane).0, Some(3));
+    drop(stream_to(&socket));
+
+    // A fault is logged when it is found, and not at each reload.
+    replace(&rig.path("store.key"), "not a key");
+    wait_for_faults(&sealane, &[("store.key", true)]);
+    let logged = || {
+        let said = sealane.said().into_iter().filter(|line| line.contains("fault: "));
+        said.filter(|line| line.contains("store.key: ")).count()
+    };
+    wait_for("the log", || (logged() == 1).then_some(()));
+    assert_eq!(reload(&sealane).0, Some(3));
+    assert_eq!(reload(&sealane).0, Some(3));
+    assert_eq!(logged(), 1, "{:#?}", sealane.said());
+    assert!(sealane.admin("/healthz").starts_with("degraded: the last reload was refused"));
 }
 
 /// To open a pipe would never end.
