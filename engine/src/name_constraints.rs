@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use unicode_normalization::UnicodeNormalization as _;
+use icu_normalizer::ComposingNormalizerBorrowed;
 use x509_parser::asn1_rs::Tag;
 use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::{OID_PKCS9_EMAIL_ADDRESS, Oid};
@@ -240,8 +240,10 @@ fn comparable(tag: Tag, value: &[u8]) -> Option<Vec<u8>> {
 /// Prepares text for a comparison (RFC 5280 section 7.1, RFC 4518): without its case, its spacing,
 /// its invisible characters, and the form in which Unicode has its letters.
 fn prepare(text: &str) -> String {
+    const NFKC: ComposingNormalizerBorrowed<'static> = ComposingNormalizerBorrowed::new_nfkc();
+    let visible: String = text.chars().filter(|letter| !is_invisible(*letter)).collect();
     let mut folded = String::with_capacity(text.len());
-    for letter in text.chars().filter(|letter| !is_invisible(*letter)).nfkc() {
+    for letter in NFKC.normalize(&visible).chars() {
         // Its upper case is that of `i`, from which RFC 4518 tells it apart.
         if letter == '\u{131}' {
             folded.push(letter);
@@ -251,7 +253,7 @@ fn prepare(text: &str) -> String {
         let upper = letter.to_lowercase().flat_map(char::to_uppercase);
         folded.extend(upper.flat_map(char::to_lowercase));
     }
-    let normal: String = folded.nfkc().collect();
+    let normal = NFKC.normalize(&folded);
     let words: Vec<_> = normal.split_whitespace().collect();
     words.join(" ")
 }
