@@ -48,6 +48,7 @@ mod revoked;
 pub mod service;
 pub mod start;
 pub mod steer;
+pub mod thread;
 pub mod timeouts;
 mod token;
 mod turn;

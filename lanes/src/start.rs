@@ -3,8 +3,8 @@
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -14,7 +14,6 @@ use sealane_file_table::{
     Descriptor, Entrance, FileTable, GiveError, Left, Settled, Taker, door, grow,
 };
 
-use crate::arena;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::generation::{Generation, Publication};
@@ -23,11 +22,12 @@ use crate::kernel::{Address, Kernel};
 use crate::lane::{Lane, LaneEnd};
 use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
 use crate::service::Service;
+use crate::thread::LaneThread;
 
 /// How one lane is set up.
 pub struct LaneSetup<S: Service, K> {
-    /// The lane's number, from 0.
-    pub number: usize,
+    /// The thread that it runs on.
+    pub thread: LaneThread,
     /// The processor that its thread is tied to, if any.
     pub pin_to_cpu: Option<usize>,
     /// The lane's replica of the ticket root.
@@ -53,16 +53,11 @@ pub struct Own {
     pub file_table: FileTable,
     /// Descriptors that a table of its own is grown for before it accepts.
     pub descriptors: u64,
-    /// Memory that its allocator is given beforehand, at most [`ARENA_BYTES_MAX`]; with 0 the
-    /// allocator is left as it is.
-    ///
-    /// [`ARENA_BYTES_MAX`]: crate::arena::ARENA_BYTES_MAX
-    pub memory_bytes: usize,
 }
 
 impl Default for Own {
     fn default() -> Self {
-        Self { file_table: FileTable::Shared, descriptors: 0, memory_bytes: 0 }
+        Self { file_table: FileTable::Shared, descriptors: 0 }
     }
 }
 
@@ -122,12 +117,12 @@ pub fn processors() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
 }
 
-/// Starts a lane on a thread of its own and waits until it accepts.
+/// Starts a lane on its thread and waits until it accepts.
 ///
 /// `service` is called on that thread, so what it makes needs not cross threads.
 ///
 /// # Errors
-/// The thread, its poll, its sockets or its processor affinity could not be had.
+/// The lane's poll, its sockets or its processor affinity could not be had.
 pub fn start<S, K>(
     setup: LaneSetup<S, K>,
     service: impl FnOnce(&Arc<Counters>) -> S + Send + 'static,
@@ -137,23 +132,24 @@ where
     K: Kernel + Send + 'static,
     S::Settings: 'static,
 {
-    let LaneSetup { number, pin_to_cpu, tickets, decoded_keys_max, first, .. } = setup;
+    let LaneSetup { thread, pin_to_cpu, tickets, decoded_keys_max, first, .. } = setup;
     let LaneSetup { sockets, own, kernel, .. } = setup;
+    let number = thread.number;
     let (mailbox, receiver) = mailbox()?;
     let (giver, entrance) = door()?;
     let counters = Arc::new(Counters::default());
     let addresses = sockets.iter().map(|(address, _)| address.clone()).collect();
-    let (settled, has_settled) = channel();
-    let (ready, is_ready) = channel();
+    // Bounded channels hold no memory of the lane, which this thread would keep and use again.
+    let (settled, has_settled) = sync_channel(1);
+    let (ready, is_ready) = sync_channel(1);
     let lane_counters = Arc::clone(&counters);
-    let thread = thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
+    let thread = thread.run(move || {
         let taker = settle(entrance, own, &settled);
         if let Some(cpu) = pin_to_cpu {
             let mut cpus = CpuSet::new();
             cpus.set(cpu);
             sched_setaffinity(None, &cpus)?;
         }
-        arena::grow(own.memory_bytes);
         let (inlet, bell, parcel) = Inlet::furnished(taker, addresses)?;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let resources = LaneResources::new(tickets, UnixSeconds(unix.as_secs()), decoded_keys_max);
@@ -167,7 +163,7 @@ where
         // Whoever waits may have given up; then there is nobody to tell.
         let _ = ready.send(());
         Ok(lane.run())
-    })?;
+    });
     let outlet = Outlet::new(giver);
     let (file_table, refusal) = settled_as(&has_settled);
     let mut lane = LaneHandle { number, mailbox, counters, file_table, refusal, outlet, thread };
@@ -187,7 +183,7 @@ where
 }
 
 /// In the lane's thread: gets it the table that it is to have.
-fn settle(entrance: Entrance, wanted: Own, settled: &Sender<Arrival>) -> Taker {
+fn settle(entrance: Entrance, wanted: Own, settled: &SyncSender<Arrival>) -> Taker {
     let Settled { taker, left, table, refusal } = entrance.settle(wanted.file_table);
     if table == FileTable::Own {
         // It can only fail for want of memory or descriptors; then the table grows as it goes.

@@ -21,6 +21,7 @@ use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::{Mail, Mailbox};
 use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use sealane_lanes::steer::Steer;
+use sealane_lanes::thread::LaneThread;
 use sealane_lanes::timeouts::Timeouts;
 use zeroize::Zeroizing;
 
@@ -206,8 +207,10 @@ impl Control {
         let mut mailboxes = Vec::with_capacity(parts.len());
         for (number, (parts, socket)) in parts.into_iter().zip(sockets).enumerate() {
             let root = TicketRoot::shared(keys, self.plan.ticket_lifetime_s);
+            // The allocator is Node's: it stays as it is.
+            let thread = LaneThread::start(number, 0).map_err(|error| error.to_string())?;
             let setup = LaneSetup {
-                number,
+                thread,
                 pin_to_cpu: cpus.get(number % cpus.len().max(1)).copied(),
                 tickets: root.map_err(|error| error.to_string())?,
                 decoded_keys_max: DECODED_KEYS_MAX,

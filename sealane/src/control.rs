@@ -21,7 +21,7 @@ mod watchdog;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use sealane_file_table::FileTable;
@@ -29,6 +29,7 @@ use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
+use sealane_lanes::thread::LaneThread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::access_log::{self, LaneLog, LogWriter};
@@ -158,6 +159,9 @@ impl Control {
     ) -> Result<Self, ServeError> {
         // Before anything else is opened or started: no program of ours may inherit them.
         let kept = KeptSockets::of_this_process();
+        // Before any thread that hands memory over (see `LaneThread`): the one that tried a table
+        // of open files has ended, and its result holds none.
+        let threads = lane_threads(&config)?;
         let (sender, events) = channel();
         forward_signals(sender.clone())?;
         let notices = sender.clone();
@@ -198,7 +202,7 @@ impl Control {
         };
         let mut logs = control.open_log()?;
         control.open_admin()?;
-        control.start_lanes(&mut logs, &tables, kept)?;
+        control.start_lanes(threads, &mut logs, &tables, kept)?;
         control.follow_names_door();
         control.tell_tables(tables);
         control.state.lock().phase = Phase::Serving;
@@ -309,6 +313,7 @@ impl Control {
 
     fn start_lanes(
         &mut self,
+        threads: Vec<LaneThread>,
         logs: &mut Vec<LaneLog>,
         tables: &FileTables,
         mut kept: KeptSockets,
@@ -316,7 +321,6 @@ impl Control {
         let own = Own {
             file_table: tables.wanted(),
             descriptors: Descriptors::of(&self.config, tables).per_lane,
-            memory_bytes: connection_bytes_of_lane(&self.config),
         };
         let before = unfollowed(&self.config);
         let mut built = build(&self.config, 1, &mut self.registries, None)
@@ -336,11 +340,12 @@ impl Control {
             Vec::new()
         };
         let filter = Filter::wanted(&self.config.process);
-        let (told, filtered) = channel();
-        for number in 0..self.config.lanes.get() {
+        // Room for all lanes: this thread would keep what a lane allocates for its answer.
+        let (told, filtered) = sync_channel(threads.len());
+        for (number, thread) in threads.into_iter().enumerate() {
             systemd::tell_progress();
             let setup = LaneSetup {
-                number,
+                thread,
                 pin_to_cpu: processors.get(number % processors.len().max(1)).copied(),
                 tickets: self.root.current().clone(),
                 decoded_keys_max: decoded_keys_max(&self.config),
@@ -527,6 +532,15 @@ fn forward_signals(events: Sender<Event>) -> Result<(), ServeError> {
         .spawn(forward)
         .map_err(|error| ServeError::System("cannot start a thread", error))?;
     Ok(())
+}
+
+/// The threads of the lanes of `config`, with memory for all connections that a lane may have.
+fn lane_threads(config: &Config) -> Result<Vec<LaneThread>, ServeError> {
+    let memory_bytes = connection_bytes_of_lane(config);
+    (0..config.lanes.get())
+        .map(|number| LaneThread::start(number, memory_bytes))
+        .collect::<Result<_, _>>()
+        .map_err(|error| ServeError::System("cannot start a thread", error))
 }
 
 fn decoded_keys_max(config: &Config) -> std::num::NonZeroUsize {

@@ -27,6 +27,7 @@ use sealane_lanes::mailbox::Mail;
 use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneHandle, LaneSetup, Own, start};
 use sealane_lanes::steer::Steer;
+use sealane_lanes::thread::LaneThread;
 use sealane_lanes::timeouts::Timeouts;
 
 use crate::kernel::{Faulty, Script};
@@ -134,7 +135,7 @@ impl<S: Served> Rig<S> {
         let (ends, gate) = (Arc::default(), Arc::new(Barrier::new(2)));
         let generation = generation(1, address, wanted, &ends, &gate);
         let setup = LaneSetup {
-            number: 0,
+            thread: LaneThread::start(0, 0).unwrap(),
             pin_to_cpu: None,
             tickets: ticket_root(7),
             decoded_keys_max: NonZeroUsize::new(8).unwrap(),

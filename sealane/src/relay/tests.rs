@@ -30,6 +30,7 @@ use sealane_lanes::liveness::Liveness;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::{LaneHandle, LaneSetup, Own, start};
 use sealane_lanes::steer::Steer;
+use sealane_lanes::thread::LaneThread;
 use sealane_lanes::timeouts::Timeouts;
 
 use super::*;
@@ -202,7 +203,7 @@ fn lane_with(
     };
     let generation = Generation { number: 1, limits: Limits::default(), listeners: vec![listener] };
     let setup = LaneSetup {
-        number: 0,
+        thread: LaneThread::start(0, 0).unwrap(),
         pin_to_cpu: None,
         tickets: root(),
         decoded_keys_max: NonZeroUsize::MIN,

@@ -101,6 +101,16 @@ fn the_journal_is_told_how_much_a_line_matters() {
 }
 
 #[test]
+fn lanes_start_before_all_other_threads() {
+    let (folder, settings) = site();
+    let sealane = Sealane::start(folder.path(), &settings);
+    // The kernel lists threads in the order of their starts; the first is the control plane.
+    let [all, lanes] = ["", "lane-"].map(|name| sealane.process.threads(name));
+    assert_eq!(lanes.len(), settings.lanes);
+    assert_eq!(all[1..=lanes.len()], lanes);
+}
+
+#[test]
 fn pinned_lanes_run_on_a_processor_each() {
     let (folder, mut settings) = site();
     settings.more = "pin_lanes = true".into();

@@ -9,6 +9,7 @@
 //! ```
 
 mod load;
+mod names;
 mod running;
 mod traces;
 
@@ -18,6 +19,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::Arc,
 };
 
@@ -56,6 +58,10 @@ pub(crate) struct Server {
     pub(crate) command: Vec<String>,
     /// The configuration files by name, with placeholders.
     pub(crate) files: BTreeMap<String, String>,
+    /// A program and its arguments, with placeholders, that runs before each start; may be empty.
+    pub(crate) prepare: Vec<String>,
+    /// How many names, each with a certificate, the client asks for in turn; 0 for `localhost`.
+    pub(crate) names: u64,
     /// What the client asks for.
     pub(crate) scenario: Scenario,
     /// In the warm-up and in the shortest length; the others have twice and three times as many.
@@ -104,6 +110,8 @@ pub(super) fn sealane(
         name: "sealane serve".into(),
         command: words.map(str::to_owned).into(),
         files: [("sealane.toml".to_owned(), config.concat())].into(),
+        prepare: Vec::new(),
+        names: 0,
         scenario: scenario.clone(),
         connections,
         each: Connections { load, proxy_header: ProxyHeader::Off, at_once },
@@ -338,6 +346,7 @@ impl Server {
             pem.extend(fs::read(&file).map_err(Error::file(file))?);
         }
         fs::write(&pem_file, pem).map_err(Error::file(&pem_file))?;
+        let names = names::write(&folder, self.names, &credentials)?;
         let reserved = reserve::port()?;
         let address = reserved.address();
         let backend = load::backend(None)?;
@@ -348,6 +357,7 @@ impl Server {
             backend.port().to_string(),
             backend_tls.to_string(),
             pem_file.display().to_string(),
+            folder.join(names::FOLDER).display().to_string(),
             credentials.root().display().to_string(),
             folder.display().to_string(),
         ];
@@ -360,9 +370,14 @@ impl Server {
             let file = folder.join(name);
             fs::write(&file, filled(text)).map_err(Error::file(&file))?;
         }
+        let words = |command: &[String]| -> Vec<String> {
+            command.iter().map(|word| filled(word)).collect()
+        };
+        self.prepare(&words(&self.prepare))?;
         let config = load::config(&self.scenario, &credentials)?;
-        let client = Client::new(&self.name, address, (config, self.scenario.kind), self.each);
-        let words: Vec<String> = self.command.iter().map(|word| filled(word)).collect();
+        let client =
+            Client::new(&self.name, (address, names), (config, self.scenario.kind), self.each);
+        let words = words(&self.command);
         let (binary, arguments) = words
             .split_first()
             .ok_or_else(|| Error::Check(format!("{} has no command", self.name)))?;
@@ -373,6 +388,21 @@ impl Server {
         };
         let (name, client) = (self.name.clone(), Arc::new(client));
         Ok(Placed { name, program, reserved, client, folder })
+    }
+
+    /// Runs the program that prepares the server's files, if there is one.
+    fn prepare(&self, words: &[String]) -> Result<(), Error> {
+        let Some((binary, arguments)) = words.split_first() else { return Ok(()) };
+        let output = Command::new(found(binary)?).args(arguments).stdin(Stdio::null()).output();
+        let output = output.map_err(Error::io(format!("run {binary}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let (name, status) = (&self.name, output.status);
+        let last_words = String::from_utf8_lossy(&output.stderr);
+        Err(Error::Check(format!(
+            "`prepare` of {name} failed: {binary} ended with {status}:\n{last_words}"
+        )))
     }
 }
 
@@ -434,10 +464,18 @@ pub(super) const NOTE: &str =
     "  The kernel's work, and what it shares, is not visible to valgrind.\n";
 /// What stands in a command or a file for: the port to listen at, the address of a backend at
 /// 127.0.0.1 that sends back what it gets, its port, the address of one that does so in TLS 1.3 as
-/// `localhost`, a file with a certificate and its key, one with the authority that signs those of
-/// servers and clients, the folder of the files.
-pub(crate) const PLACEHOLDERS: [&str; 7] =
-    ["{port}", "{backend}", "{backend_port}", "{backend_tls}", "{cert}", "{root}", "{folder}"];
+/// `localhost`, a file with a certificate and its key, a folder with one for each of `names`, a
+/// file with the authorities that sign those of servers and clients, the folder of the files.
+pub(crate) const PLACEHOLDERS: [&str; 8] = [
+    "{port}",
+    "{backend}",
+    "{backend_port}",
+    "{backend_tls}",
+    "{cert}",
+    "{certs}",
+    "{root}",
+    "{folder}",
+];
 const CONNECTIONS: u64 = 8;
 /// Connections that stay: that all go to one of two lanes has a chance of 1 in 128.
 const KEPT: u64 = 8;
@@ -484,6 +522,8 @@ mod tests {
             name: "x".into(),
             command: vec!["x".into()],
             files: BTreeMap::new(),
+            prepare: Vec::new(),
+            names: 0,
             scenario: Scenario::default(),
             connections: 2,
             each: Connections { load: Load::Handshake, proxy_header: ProxyHeader::Off, at_once: 1 },

@@ -266,6 +266,7 @@ fn server(table: &mut Table<'_>) -> Subject {
     if command.first().is_none_or(String::is_empty) {
         table.note_at("command", "is missing: the program and its arguments, a list of texts");
     }
+    let prepare = table.texts("prepare");
     let files = table.texts_by_name("files");
     if files.keys().any(|name| name.contains('/') || name.starts_with('.')) {
         table.note_at("files", "has names of files without a folder");
@@ -281,10 +282,16 @@ fn server(table: &mut Table<'_>) -> Subject {
     if scenario.version != Version::Tls13 || scenario.kind == Kind::SessionId {
         table.note("the client that loads servers does TLS 1.3, full or with tickets");
     }
+    let names = table.count("names", 1..=NAMES_MAX, 0);
+    if names > 0 && scenario.kind == Kind::Ticket {
+        table.note_at("names", "is for full handshakes: a ticket is of one name");
+    }
     Subject::Server(Server {
         name: String::new(),
         command,
         files,
+        prepare,
+        names,
         scenario,
         connections: table.count("connections", 2..=1_000, CONNECTIONS),
         each: Connections {
@@ -338,6 +345,7 @@ const CLIENT: [&str; 5] = [
 ];
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const HANDSHAKES: u64 = 2;
+const NAMES_MAX: u64 = 1_000;
 const ONE_SIDE: [&str; 5] =
     ["writes_max", "read_locks_max", "write_locks_max", "mutexes_max", "instructions_max"];
 const OPERATIONS: u64 = 1_000;
@@ -380,6 +388,8 @@ writes = 0
 command = []
 connections = 1
 instructions_tolerance_percent = 2
+kind = "ticket"
+names = 2
 writes_max = 0
 files = { "a/b" = "c" }
 "#;
@@ -403,7 +413,8 @@ b.toml:19: [[server]] number 1: command is missing: the program and its argument
 b.toml:20: [[server]] number 1: connections is a whole number from 2 to 1000
 b.toml:21: [[server]] number 1: instructions_tolerance_percent is for instructions, which have no \
 limit here
-b.toml:23: [[server]] number 1: files has names of files without a folder";
+b.toml:23: [[server]] number 1: names is for full handshakes: a ticket is of one name
+b.toml:25: [[server]] number 1: files has names of files without a folder";
         assert_eq!(told, expected);
     }
 
@@ -459,6 +470,12 @@ b.toml:23: [[server]] number 1: files has names of files without a folder";
         let budget = Budget::parse("lab/budget.toml", text).unwrap_or_else(|told| panic!("{told}"));
         let names: Vec<_> = budget.entries.iter().map(|entry| entry.name.as_str()).collect();
         assert!(names.contains(&"ECDSA P-256"), "{names:?}");
+        let has_store = |entry: &Entry| match &entry.subject {
+            Subject::Server(server) => server.files.values().any(|file| file.contains("store:")),
+            Subject::Stack(_) | Subject::Test(_) => false,
+        };
+        let with_store: Vec<&Entry> = budget.entries.iter().filter(|it| has_store(it)).collect();
+        assert!(with_store.iter().any(|entry| entry.limits.iter().any(is_none)), "of a store too");
         let proofs = budget
             .entries
             .iter()

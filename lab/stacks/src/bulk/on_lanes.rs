@@ -45,6 +45,7 @@ use sealane_lanes::{
     service::{EndedConnection, Service},
     start::{LaneHandle, LaneSetup, Own, start},
     steer::Steer,
+    thread::LaneThread,
     timeouts::Timeouts,
 };
 
@@ -137,7 +138,7 @@ fn open(
     let generation = Arc::new(Generation { number: 1, limits: Limits::default(), listeners });
     let processors = &common.task.processors;
     let setup = LaneSetup {
-        number,
+        thread: LaneThread::start(number, 0).map_err(Error::io("start a lane"))?,
         pin_to_cpu: (!processors.is_empty()).then(|| processors[number % processors.len()]),
         tickets: TicketRoot::from_text(root).map_err(|error| Error::Check(error.to_string()))?,
         decoded_keys_max: NonZeroUsize::MIN,

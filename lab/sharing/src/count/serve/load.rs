@@ -6,7 +6,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -19,7 +19,7 @@ use rustls::{
     crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
-use sealane_lab_harness::credentials::{Credentials, SERVER_NAME, Side};
+use sealane_lab_harness::credentials::{Credentials, Side};
 use sealane_lab_model::{
     error::Error,
     scenario::{Group, Kind, Scenario, Version},
@@ -95,6 +95,10 @@ pub(crate) struct Connections {
 pub(super) struct Client {
     server: String,
     address: SocketAddr,
+    /// The names that connections ask for, in turn.
+    names: Vec<ServerName<'static>>,
+    /// Connections so far.
+    asked: AtomicUsize,
     connections: Connections,
     config: Arc<ClientConfig>,
     /// Whether each connection but the first ones must resume.
@@ -110,13 +114,15 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(
         server: &str,
-        address: SocketAddr,
+        (address, names): (SocketAddr, Vec<ServerName<'static>>),
         (config, kind): (Arc<ClientConfig>, Kind),
         connections: Connections,
     ) -> Self {
         Self {
             server: server.to_owned(),
             address,
+            names,
+            asked: AtomicUsize::new(0),
             connections,
             config,
             resumes: kind == Kind::Ticket,
@@ -196,9 +202,9 @@ impl Client {
     fn open(&self) -> Result<Tls, Error> {
         let mut tcp = TcpStream::connect(self.address).map_err(self.failed("connect to"))?;
         tcp.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(self.failed("limit the time of"))?;
-        let name = ServerName::try_from(SERVER_NAME)
-            .map_err(|error| Error::Check(format!("server name: {error}")))?;
-        let mut tls = ClientConnection::new(Arc::clone(&self.config), name)
+        let at = self.asked.fetch_add(1, Ordering::Relaxed) % self.names.len().max(1);
+        let name = self.names.get(at).ok_or_else(|| Error::Check("no name to ask for".into()))?;
+        let mut tls = ClientConnection::new(Arc::clone(&self.config), name.clone())
             .map_err(|error| Error::Check(error.to_string()))?;
         // Header and hello in one segment, as they come from a balancer.
         let mut first = self.connections.proxy_header.bytes().to_vec();
@@ -333,9 +339,12 @@ pub(super) fn config(
         Group::X25519MlKem768 => aws_lc_rs::kx_group::X25519MLKEM768,
     };
     let provider = CryptoProvider { kx_groups: vec![group], ..aws_lc_rs::default_provider() };
-    let root = CertificateDer::from_pem_file(credentials.root()).map_err(|error| wrong(&error))?;
     let mut roots = RootCertStore::empty();
-    roots.add(root).map_err(|error| wrong(&error))?;
+    let files = CertificateDer::pem_file_iter(credentials.root()).map_err(|error| wrong(&error))?;
+    for root in files {
+        let root = root.map_err(|error| wrong(&error))?;
+        roots.add(root).map_err(|error| wrong(&error))?;
+    }
     let builder = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| wrong(&error))?
