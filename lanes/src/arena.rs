@@ -15,9 +15,11 @@ pub const ARENA_BYTES_MAX: usize = (32 << 20) - 4 * HEADER_BYTES;
 /// [`ARENA_BYTES_MAX`] is free, that of any other thread neither; what it needs beyond `bytes` it
 /// asks for by pages.
 ///
-/// Where the allocator is another, or has no room, nothing changes.
+/// With 0, the thread gets its arena, and the settings of the allocator stay as they are. Where the
+/// allocator is another, or has no room, nothing changes.
 pub(crate) fn grow(bytes: usize) {
     if bytes == 0 {
+        allocate_and_free(1);
         return;
     }
     // A block of this size has a map of its own. glibc takes its being freed for a sign that such

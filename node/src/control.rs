@@ -203,16 +203,24 @@ impl Control {
     ) -> Result<Started, String> {
         let cpus =
             if self.plan.pin { processors().map_err(|e| e.to_string())? } else { Vec::new() };
+        // Before the first lane runs, so that an error leaves none: a thread that waits for its
+        // lane ends. The allocator is Node's: it stays as it is.
+        let prepared = |number| {
+            let thread = LaneThread::start(number, 0)
+                .map_err(|error| format!("lane {number} cannot start: {error}"))?;
+            let root = TicketRoot::shared(keys, self.plan.ticket_lifetime_s)
+                .map_err(|error| error.to_string())?;
+            Ok((thread, root))
+        };
+        let prepared = (0..parts.len()).map(prepared).collect::<Result<Vec<_>, String>>()?;
         let mut lanes = Vec::with_capacity(parts.len());
         let mut mailboxes = Vec::with_capacity(parts.len());
-        for (number, (parts, socket)) in parts.into_iter().zip(sockets).enumerate() {
-            let root = TicketRoot::shared(keys, self.plan.ticket_lifetime_s);
-            // The allocator is Node's: it stays as it is.
-            let thread = LaneThread::start(number, 0).map_err(|error| error.to_string())?;
+        let lanes_parts = prepared.into_iter().zip(parts.into_iter().zip(sockets));
+        for (number, ((thread, tickets), (parts, socket))) in lanes_parts.enumerate() {
             let setup = LaneSetup {
                 thread,
                 pin_to_cpu: cpus.get(number % cpus.len().max(1)).copied(),
-                tickets: root.map_err(|error| error.to_string())?,
+                tickets,
                 decoded_keys_max: DECODED_KEYS_MAX,
                 first: Arc::clone(generation),
                 sockets: vec![(KEY, socket.into())],

@@ -159,8 +159,8 @@ impl Control {
     ) -> Result<Self, ServeError> {
         // Before anything else is opened or started: no program of ours may inherit them.
         let kept = KeptSockets::of_this_process();
-        // Before any thread that hands memory over (see `LaneThread`): the one that tried a table
-        // of open files has ended, and its result holds none.
+        // Before any thread that hands memory over (see `LaneThread`). The thread that tested for a
+        // table of open files has ended by now, and its result holds no memory of its arena.
         let threads = lane_threads(&config)?;
         let (sender, events) = channel();
         forward_signals(sender.clone())?;
