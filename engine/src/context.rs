@@ -220,8 +220,8 @@ impl LaneContext {
         })
     }
 
-    /// Takes the time for the first use of the cryptography before a client waits for it. Groups in
-    /// `tests` are skipped.
+    /// Seeds the random generators and tests each group that is not in `tests`, so that no client
+    /// waits for that. Adds the groups to `tests`.
     ///
     /// # Errors
     /// The provider's self-test failed.

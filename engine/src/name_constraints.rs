@@ -190,10 +190,17 @@ fn names_of(certificate: &X509Certificate<'_>) -> Option<Vec<Name>> {
     }
     let is_judged = |name: &Name| match name {
         Name::Directory(_) => true,
-        // Text that is not ASCII could be a spelling of an excluded host.
-        Name::Mail(address) => address.contains('@') && address.is_ascii(),
+        // Other text could be a spelling of an excluded host.
+        Name::Mail(address) => is_plain(address),
     };
     names.iter().all(is_judged).then_some(names)
+}
+
+/// Whether an address has visible ASCII characters alone, and those of a host name after its `@`.
+fn is_plain(address: &str) -> bool {
+    let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    address.bytes().all(|byte| byte.is_ascii_graphic())
+        && address.rsplit_once('@').is_some_and(|(_, host)| host.bytes().all(is_of_host))
 }
 
 /// The parts of a name; none if one of them is text that cannot be read.
@@ -234,16 +241,20 @@ fn comparable(tag: Tag, value: &[u8]) -> Option<Vec<u8>> {
         }
         _ => return Some(value.to_vec()),
     };
-    Some(prepare(&text).into_bytes())
+    prepare(&text).map(String::into_bytes)
 }
 
 /// Prepares text for a comparison (RFC 5280 section 7.1, RFC 4518): without its case, its spacing,
-/// its invisible characters, and the form in which Unicode has its letters.
-fn prepare(text: &str) -> String {
+/// its invisible characters, and the form in which Unicode has its letters. None if a character is
+/// prohibited (RFC 4518 section 2.4): then the comparison is undefined.
+fn prepare(text: &str) -> Option<String> {
     const NFKC: ComposingNormalizerBorrowed<'static> = ComposingNormalizerBorrowed::new_nfkc();
     let visible: String = text.chars().filter(|letter| !is_invisible(*letter)).collect();
     let mut folded = String::with_capacity(text.len());
-    for letter in NFKC.normalize(&visible).chars() {
+    for letter in NFKC.normalize(&visible).chars().filter(|letter| !is_invisible(*letter)) {
+        if is_prohibited(letter) {
+            return None;
+        }
         // Its upper case is that of `i`, from which RFC 4518 tells it apart.
         if letter == '\u{131}' {
             folded.push(letter);
@@ -255,27 +266,46 @@ fn prepare(text: &str) -> String {
     }
     let normal = NFKC.normalize(&folded);
     let words: Vec<_> = normal.split_whitespace().collect();
-    words.join(" ")
+    Some(words.join(" "))
 }
 
-/// Whether RFC 4518 section 2.2 leaves a character out, or it is of the same kind in later editions
-/// of Unicode.
+/// Whether a character is for private use, none at all, or stands for one that cannot be shown.
+fn is_prohibited(letter: char) -> bool {
+    let is_no_character = u32::from(letter) & 0xfffe == 0xfffe;
+    is_no_character
+        || matches!(
+            letter,
+            '\u{e000}'..='\u{f8ff}'
+                | '\u{fdd0}'..='\u{fdef}'
+                | '\u{fffd}'
+                | '\u{f0000}'..='\u{10ffff}'
+        )
+}
+
+/// Whether RFC 4518 section 2.2 leaves a character out, or Unicode has the property
+/// Default_Ignorable_Code_Point for it.
 fn is_invisible(letter: char) -> bool {
     letter.is_control() && !letter.is_whitespace()
         || matches!(
             letter,
             '\u{ad}'
                 | '\u{34f}'
+                | '\u{61c}'
                 | '\u{6dd}'
                 | '\u{70f}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
                 | '\u{1806}'
                 | '\u{180b}'..='\u{180f}'
                 | '\u{200b}'..='\u{200f}'
                 | '\u{202a}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
                 | '\u{fe00}'..='\u{fe0f}'
                 | '\u{feff}'
-                | '\u{fff9}'..='\u{fffc}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffc}'
+                | '\u{1bca0}'..='\u{1bca3}'
                 | '\u{1d173}'..='\u{1d17a}'
                 | '\u{e0000}'..='\u{e0fff}'
         )
@@ -376,6 +406,7 @@ mod tests {
             ("Stra\u{1e9e}e", "strasse"),
             ("\u{3bf}\u{3b4}\u{3bf}\u{3c2}", "\u{39f}\u{394}\u{39f}\u{3a3}"),
             ("Acme", "A\u{ad}c\u{200b}m\u{feff}\u{0}e"),
+            ("Acme", "Ac\u{61c}me\u{3164}\u{ffa0}"),
             ("of\u{fb01}ce", "OFFICE"),
             ("A\u{85}B", " a\tb\n"),
         ] {
@@ -383,6 +414,17 @@ mod tests {
         }
         for (one, other) in [("M\u{fc}ller", "Muller"), ("\u{131}", "i"), ("AB", "a b")] {
             assert_ne!(prepare(one), prepare(other), "{one} {other}");
+        }
+        for prohibited in ["Acme\u{fffd}", "Acme\u{e000}", "Acme\u{ffff}"] {
+            assert_eq!(prepare(prohibited), None, "{prohibited:?}");
+        }
+    }
+
+    #[test]
+    fn mail_address_with_other_characters_is_not_judged() {
+        assert!(is_plain("a.b+c@mail-1.test") && is_plain("a@b@c.test"));
+        for address in ["a@b.test ", "a@b.test\0", "a@\u{fc}.test", "b.test", "a@[192.0.2.1]"] {
+            assert!(!is_plain(address), "{address:?}");
         }
     }
 
