@@ -19,11 +19,13 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::Arc,
+    time::Duration,
 };
 
 use sealane_lab_harness::{
+    child::Child,
     credentials::{Credentials, Side},
     programs, reserve,
 };
@@ -373,7 +375,7 @@ impl Server {
         let words = |command: &[String]| -> Vec<String> {
             command.iter().map(|word| filled(word)).collect()
         };
-        self.prepare(&words(&self.prepare))?;
+        self.prepare(&words(&self.prepare), &folder)?;
         let config = load::config(&self.scenario, &credentials)?;
         let client =
             Client::new(&self.name, (address, names), (config, self.scenario.kind), self.each);
@@ -391,18 +393,19 @@ impl Server {
     }
 
     /// Runs the program that prepares the server's files, if there is one.
-    fn prepare(&self, words: &[String]) -> Result<(), Error> {
+    fn prepare(&self, words: &[String], folder: &Path) -> Result<(), Error> {
         let Some((binary, arguments)) = words.split_first() else { return Ok(()) };
-        let output = Command::new(found(binary)?).args(arguments).stdin(Stdio::null()).output();
-        let output = output.map_err(Error::io(format!("run {binary}")))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let (name, status) = (&self.name, output.status);
-        let last_words = String::from_utf8_lossy(&output.stderr);
-        Err(Error::Check(format!(
-            "`prepare` of {name} failed: {binary} ended with {status}:\n{last_words}"
-        )))
+        let log = folder.join("prepare.log");
+        let mut command = Command::new(found(binary)?);
+        command.args(arguments);
+        let mut child = Child::logged(&mut command, &log)?;
+        let end = match child.wait(PREPARE_TIME_MAX) {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => status.to_string(),
+            None => format!("no end within {} s", PREPARE_TIME_MAX.as_secs()),
+        };
+        let (name, last_words) = (&self.name, child.last_words());
+        Err(Error::Check(format!("`prepare` of {name} failed: {binary}: {end}\n{last_words}")))
     }
 }
 
@@ -512,6 +515,8 @@ server_name = \"localhost\"
 const THREAD_SHARE_MAX: u64 = 12;
 /// Tries of a round whose connections all went to one thread.
 const TRIES_MAX: u32 = 16;
+/// The time that `prepare` of a server may take.
+const PREPARE_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

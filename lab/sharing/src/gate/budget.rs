@@ -286,6 +286,9 @@ fn server(table: &mut Table<'_>) -> Subject {
     if names > 0 && scenario.kind == Kind::Ticket {
         table.note_at("names", "is for full handshakes: a ticket is of one name");
     }
+    if names > 0 && scenario.key != Scenario::default().key {
+        table.note_at("names", "have certificates with P-256 keys");
+    }
     Subject::Server(Server {
         name: String::new(),
         command,
