@@ -111,7 +111,9 @@ impl Access {
                 (Test::Always, true) => return,
                 (Test::Always, false) => {
                     match accepted.outside.take() {
-                        Some(networks) => admitted.deny(&networks, &accepted, rule, remarks),
+                        Some(networks) => {
+                            admitted.deny(&networks, accepted.networks.is_empty(), rule, remarks);
+                        }
                         None => admitted.allow_only(&accepted.networks, rule, remarks),
                     }
                     return;
@@ -123,16 +125,9 @@ impl Access {
                     accepted.outside = Some(networks.clone());
                 }
                 (Test::Source(networks), false) if is_inside => {
-                    let left = accepted.outside.as_ref().map(|left| common(left, networks));
-                    match left {
-                        // The rules before accept all of them.
-                        Some(Some(both)) if both.is_empty() => {}
-                        Some(Some(both)) => admitted.deny(&both, &accepted, rule, remarks),
-                        Some(None) => {
-                            remarks.left_out(&rule.line, "deny", DENIED_FIRST);
-                            admitted.deny(networks, &accepted, rule, remarks);
-                        }
-                        None => admitted.deny(networks, &accepted, rule, remarks),
+                    let (left, is_exact) = accepted.left_of(networks);
+                    if !left.is_empty() {
+                        admitted.deny(&left, is_exact, rule, remarks);
                     }
                 }
                 (Test::Source(networks), false) if accepted.outside.is_none() => {
@@ -162,6 +157,16 @@ struct Accepted {
     outside: Option<Vec<String>>,
 }
 
+impl Accepted {
+    /// Those of `networks` that no rule has accepted, and whether they are exactly known; if not,
+    /// all of them.
+    fn left_of(&self, networks: &[String]) -> (Vec<String>, bool) {
+        let left = self.outside.as_ref().map(|outside| common(outside, networks));
+        let is_exact = self.networks.is_empty() && left != Some(None);
+        (left.flatten().unwrap_or_else(|| networks.to_vec()), is_exact)
+    }
+}
+
 /// The clients that the rules admit, as lists of Sealane.
 #[derive(Default)]
 struct Admitted {
@@ -173,14 +178,8 @@ struct Admitted {
 }
 
 impl Admitted {
-    fn deny(
-        &mut self,
-        networks: &[String],
-        accepted: &Accepted,
-        rule: &Rule,
-        remarks: &mut Remarks,
-    ) {
-        if !accepted.networks.is_empty() {
+    fn deny(&mut self, networks: &[String], is_exact: bool, rule: &Rule, remarks: &mut Remarks) {
+        if !is_exact {
             remarks.left_out(&rule.line, "deny", DENIED_FIRST);
         }
         self.denied.extend_from_slice(networks);

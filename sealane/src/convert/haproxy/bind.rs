@@ -346,7 +346,7 @@ struct CertificateList {
     certificates: Vec<Certificate>,
     /// The demands of some of them, the missing ones included.
     guards: Vec<Guard>,
-    /// Lines whose certificates are not here.
+    /// Lines without a certificate that is here; 1 for a list that cannot be read.
     missing: usize,
 }
 
@@ -363,6 +363,7 @@ fn list_of(
         Ok(text) => text,
         Err(why) => {
             remarks.left_out(line, "certificates", format!("{list} {why}"));
+            found.missing += 1;
             return found;
         }
     };
@@ -392,7 +393,11 @@ fn list_of(
             continue;
         }
         found.certificates.push(with_key(&path, (files, loads_keys), &place(), remarks));
-        if words.len() > 1 {
+        if words.iter().any(|word| word == "ssl-min-ver" || word == "ssl-max-ver") {
+            let why = "its names accept the versions of the listener; give these names a \
+                       [[listener.route]] with versions";
+            remarks.admits_more(&place(), "certificates", why);
+        } else if words.len() > 1 {
             let why = "a certificate is served for the names in it, with the listener's settings; \
                        [[listener.route]] has settings for names";
             remarks.left_out(&place(), "certificates", why);

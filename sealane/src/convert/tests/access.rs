@@ -204,6 +204,11 @@ fn client_certificates_of_a_list_are_kept() {
     let toml = notes(&listed(&format!("gone.pem {guard} a.example\nb.pem\n"), "", ""));
     assert!(toml.contains(&format!("{route}{clients}")), "{toml}");
     assert!(!toml.contains("[listener.clients]"), "{toml}");
+    assert!(listed("a.pem [ssl-min-ver TLSv1.3] a.example\n", "", "").contains(MORE));
+    // A list that is not here has certificates without the demand of another list.
+    let options = "crt-list gone ca-file ca verify required";
+    let toml = notes(&listed("b.pem [verify required ca-file other] b.example\n", options, ""));
+    assert!(toml.contains(&format!("[listener.clients]\n{CLIENTS}")), "{toml}");
     for list in [format!("b.pem\na.pem {guard}\n"), "b.pem\na.pem [verify optional] a.b\n".into()] {
         assert!(listed(&list, "", "").contains(MORE), "{list}");
     }
