@@ -319,6 +319,13 @@ fn pipe_without_a_reader_is_a_fault() {
     let mut line = String::new();
     std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
     assert!(line.contains("\"read\""), "{line}");
+    // Another reader has nothing to do with lines that the first one lost.
+    drop(reader);
+    logs[0].write(&ended(&end(), "lost"));
+    wait_for(|| writer.counters().fault().is_some());
+    let reader = fs::File::open(&path).unwrap();
+    writer.reopen();
+    assert_eq!(writer.counters().fault(), None);
     // At a reload, without a reader: the pipe that is open goes on.
     drop(reader);
     writer.reopen();

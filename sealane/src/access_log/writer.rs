@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -383,9 +383,10 @@ enum Reopened {
     SameFile,
 }
 
-/// The device and the inode of a file, if they can be had.
+/// The device and the inode of a file. None for a pipe: another reader may have it now.
 fn identity(file: &File) -> Option<(u64, u64)> {
-    file.metadata().ok().map(|facts| (facts.dev(), facts.ino()))
+    let facts = file.metadata().ok().filter(|facts| !facts.file_type().is_fifo())?;
+    Some((facts.dev(), facts.ino()))
 }
 
 /// Opens the file without blocking: otherwise, opening a pipe waits for its reader.
