@@ -11,7 +11,7 @@ use sealane_lanes::mailbox::Mail;
 use super::build::build;
 use super::kept::KeptSockets;
 use super::sockets::{Bound, open_new};
-use super::watch::{fingerprint, fingerprint_of_materials, unfollowed};
+use super::watch::{fingerprint, fingerprint_of_materials, is_material, unfollowed};
 use super::{ConfigSource, Control, report};
 use crate::admin::Verdict;
 use crate::config::{Config, Mistake};
@@ -90,13 +90,17 @@ impl Control {
     fn serve_renewed(&mut self) -> Result<(), Vec<String>> {
         let is_same = fingerprint_of_materials(&self.config) == self.materials;
         // Stores, keys by a command and sockets are not in the fingerprint: they are tried again.
-        let has_faults = self.state.lock().faults.total > 0;
-        if is_same && !has_faults && self.bound.iter().all(Bound::is_found) {
+        let before = self.state.lock().faults_now();
+        let is_retried = before.total > before.shown.len()
+            || before.shown.iter().any(|fault| !is_material(&self.config, &fault.path));
+        if is_same && !is_retried && self.bound.iter().all(Bound::is_found) {
             return Ok(());
         }
         self.serve(self.config.clone())?;
         let text = "the configuration before is served with its files as they are now, generation";
-        say(&format!("{text} {}", self.number));
+        if !is_same || self.state.lock().faults_now().lines() != before.lines() {
+            say(&format!("{text} {}", self.number));
+        }
         Ok(())
     }
 

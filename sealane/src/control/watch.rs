@@ -85,6 +85,11 @@ pub(super) fn fingerprint_of_materials(config: &Config) -> u64 {
     hasher.finish()
 }
 
+/// Whether [`fingerprint_of_materials`] covers the file or folder `path`.
+pub(super) fn is_material(config: &Config, path: &Path) -> bool {
+    materials(config).iter().any(|material| path.starts_with(material))
+}
+
 /// How stores, ticket roots and the folders of unix sockets look, which are not followed while they
 /// are in order.
 pub(super) fn unfollowed(config: &Config) -> BTreeMap<PathBuf, u64> {
