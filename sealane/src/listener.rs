@@ -176,7 +176,7 @@ pub struct Survey<'c> {
     pub challenges: Option<Arc<KeyedStore>>,
     /// The files with the authorities of its clients.
     pub client_roots: Vec<RootFile>,
-    /// The authorities that may issue its clients' certificates, once each.
+    /// The trust in clients of the listener and of its routes, each different one once.
     pub clients: Vec<Believed<'c>>,
     /// Problems to correct before it can be served.
     pub errors: Vec<String>,

@@ -17,7 +17,7 @@ pub enum StoreError {
     /// There is none.
     #[error(
         "{}: no certificate store; make one with: sealane certificates import --store PATH \
-         --create FILES", path.display()
+         --key-file KEY --create FILES", path.display()
     )]
     Absent {
         /// Where it should be.

@@ -48,6 +48,9 @@ impl Undercut<'_> {
         let Self { backend, loose_backend, .. } = self;
         let spelling = match backend == loose_backend {
             true => String::new(),
+            false if is_loopback(backend) && is_loopback(loose_backend) => {
+                format!(" as {loose_backend}: a program that listens at every address gets both")
+            }
             false => format!(" as {loose_backend}"),
         };
         format!(
@@ -241,6 +244,11 @@ fn tcp_place(ip: IpAddr, port: u16) -> Place {
     let ip = ip.to_canonical();
     let is_loopback = ip.is_unspecified() || ip.is_loopback();
     Place::Tcp(if is_loopback { Ipv4Addr::LOCALHOST.into() } else { ip }, port)
+}
+
+/// Whether it is a numeric loopback address.
+fn is_loopback(backend: &BackendAddress) -> bool {
+    matches!(backend, BackendAddress::Tcp(address) if address.ip().to_canonical().is_loopback())
 }
 
 /// A path with its links followed, as far as its folders exist.

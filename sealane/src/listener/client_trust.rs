@@ -216,8 +216,9 @@ impl Loaded {
                 lists.push(text);
             }
         }
-        // Its issuer is unknown, and an older list of that issuer may be among the others.
-        if self.has_lost_list {
+        // Its issuer is unknown, and an older list of that issuer may be among the others. With
+        // `crls`, clients are never admitted without a list.
+        if self.has_lost_list || lists.is_empty() && !trust.crls.is_empty() {
             return None;
         }
         match made(&authorities, &lists) {

@@ -388,14 +388,14 @@ const WRONG: [(&str, &str, &str); 13] = [
     (
         "errors",
         "roots = [\"clients.pem\"]\ncrls = [\"ended.pem\"]",
-        "clients: crls: the list of \"CN=Clients CA\" ended on 2021-11-20; fetch a newer one, or \
-         say on_expired_crl = \"accept\"",
+        "clients: crls: ended.pem: its list of \"CN=Clients CA\" ended on 2021-11-20; fetch a \
+         newer one, or say on_expired_crl = \"accept\"",
     ),
     (
         "warnings",
         "roots = [\"clients.pem\"]\ncrls = [\"ended.pem\"]\non_expired_crl = \"accept\"",
-        "clients: crls: the list of \"CN=Clients CA\" ended on 2021-11-20; it counts on: fetch a \
-         newer one",
+        "clients: crls: ended.pem: its list of \"CN=Clients CA\" ended on 2021-11-20; it counts \
+         on: fetch a newer one",
     ),
     (
         "errors",

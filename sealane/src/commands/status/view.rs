@@ -93,12 +93,17 @@ fn faults(text: &mut String, faults: &Faults) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(text, "degraded: {}", counted(faults.total, "fault"))?;
+    let mut left = faults.total;
     for Fault { listener, what, consequence } in faults.shown.iter().take(FINDINGS_SHOWN_MAX) {
+        left = left.saturating_sub(1);
         let listener = listener.as_ref().map(|name| format!("listener {}: ", printable_line(name)));
         let (listener, what) = (listener.unwrap_or_default(), printable_line(what));
         writeln!(text, "  {listener}{what}; meanwhile {consequence}")?;
     }
-    Ok(())
+    match left {
+        0 => Ok(()),
+        _ => writeln!(text, "  and {left} more: sealane status --json"),
+    }
 }
 
 /// What the process is not kept from, and why.

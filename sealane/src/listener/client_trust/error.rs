@@ -86,19 +86,21 @@ fn with_key_of_listeners(error: &ClientRootsError) -> String {
 #[derive(Debug)]
 pub(super) struct EndedList {
     issuer: String,
+    label: String,
     next_update_s: i64,
 }
 
 impl EndedList {
     pub(super) fn of(list: &RevocationList) -> Self {
-        Self { issuer: list.issuer_text.clone(), next_update_s: list.next_update_s }
+        let (issuer, label) = (list.issuer_text.clone(), list.label.clone());
+        Self { issuer, label, next_update_s: list.next_update_s }
     }
 }
 
 impl std::fmt::Display for EndedList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let day = day_of(self.next_update_s);
-        write!(f, "crls: the list of {:?} ended on {day}", self.issuer)
+        write!(f, "{}: its list of {:?} ended on {day}", self.label, self.issuer)
     }
 }
 
