@@ -12,7 +12,7 @@ use super::{Control, Event};
 use crate::backends::{Backend, PlannedBackend, RelaySettings};
 use crate::checks::{Checker, Found, Target};
 use crate::config::{Check, ProxyHeader};
-use crate::operator::{Priority, say, say_at};
+use crate::operator::{Priority, say_at};
 use crate::proxy_header::{V1_OF_NOBODY, V2_OF_NOBODY};
 
 /// What is checked, and what was found of it.
@@ -163,13 +163,10 @@ impl Control {
         // One may have left the configuration meanwhile.
         let Some(backend) = known else { return };
         let (label, address) = (&backend.label, &backend.address);
-        match &state {
-            Ok(()) => say(&format!("backend {label} at {address} is up")),
-            Err(why) => {
-                let text = format!("backend {label} at {address} is down: {why}");
-                say_at(Priority::Warning, &text);
-            }
-        }
+        let (priority, text) = match &state {
+            Ok(()) => (Priority::Information, format!("backend {label} at {address} is up")),
+            Err(why) => (Priority::Warning, format!("backend {label} at {address} is down: {why}")),
+        };
         let is_down = state.is_err();
         let was_down = self.registries.health.note(id, state);
         // Lanes take who is not known to be down for one that is up.
@@ -182,6 +179,8 @@ impl Control {
             let shown = super::build::shown_backends(current, &self.registries.health);
             self.state.lock().backends = shown;
         }
+        // Last, so that metrics and the admin address agree with the line.
+        say_at(priority, &text);
     }
 
     /// Tells lanes since when backends of `generation` are back, before they have it: what a lane
