@@ -1,6 +1,7 @@
 //! One lane over the faulty kernel, with certificates, limits and what the tests look at.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Barrier, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -166,7 +167,12 @@ impl<S: Served> Rig<S> {
 
     /// A socket to the lane, with bounded patience.
     pub(crate) fn connect(&self) -> TcpStream {
-        let socket = TcpStream::connect(self.address).unwrap();
+        // A fault of the lane may reset a connection before connect(2) has returned.
+        let connect = |_| match TcpStream::connect(self.address) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
+            connected => Some(connected.unwrap()),
+        };
+        let socket = (0..CONNECTS_MAX).find_map(connect).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
@@ -193,6 +199,9 @@ impl<S: Served> Rig<S> {
         self.handle.join().unwrap()
     }
 }
+
+/// Connections that may be reset in a row.
+const CONNECTS_MAX: usize = 10;
 
 /// Waits for `condition`.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
