@@ -61,12 +61,12 @@ impl Default for Own {
     }
 }
 
-/// The control plane's handle of a running lane.
-pub struct LaneHandle<S: Service> {
+/// The control plane's handle of a running lane, to which generations bring `T`.
+pub struct LaneHandle<T> {
     /// The lane's number, from 0.
     pub number: usize,
     /// Where to send it mail.
-    pub mailbox: Mailbox<S::Settings>,
+    pub mailbox: Mailbox<T>,
     /// What it counts.
     pub counters: Arc<Counters>,
     /// Whose table of open files it has.
@@ -77,7 +77,7 @@ pub struct LaneHandle<S: Service> {
     thread: JoinHandle<io::Result<LaneEnd>>,
 }
 
-impl<S: Service> LaneHandle<S> {
+impl<T> LaneHandle<T> {
     /// Whether its thread has ended.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
@@ -103,7 +103,7 @@ impl<S: Service> LaneHandle<S> {
     }
 
     /// Sends mail to the lane; whether it is still there to read it.
-    pub fn post(&self, mail: Mail<S::Settings>) -> bool {
+    pub fn post(&self, mail: Mail<T>) -> bool {
         self.mailbox.post(mail)
     }
 }
@@ -126,7 +126,7 @@ pub fn processors() -> io::Result<Vec<usize>> {
 pub fn start<S, K>(
     setup: LaneSetup<S, K>,
     service: impl FnOnce(&Arc<Counters>) -> S + Send + 'static,
-) -> io::Result<LaneHandle<S>>
+) -> io::Result<LaneHandle<S::Settings>>
 where
     S: Service + 'static,
     K: Kernel + Send + 'static,

@@ -303,14 +303,14 @@ impl Drop for Control {
 }
 
 /// What was started, and where each lane finds its own mailbox.
-type Started = (Vec<LaneHandle<Bridge>>, Vec<Arc<OnceLock<Mailbox<Settings>>>>);
+type Started = (Vec<LaneHandle<Settings>>, Vec<Arc<OnceLock<Mailbox<Settings>>>>);
 
 /// There is one listener, whatever it listens on.
 const KEY: Address = Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 /// Private keys that a lane keeps decoded.
 const DECODED_KEYS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-fn stop_all(lanes: Vec<LaneHandle<Bridge>>) {
+fn stop_all(lanes: Vec<LaneHandle<Settings>>) {
     for lane in &lanes {
         lane.post(Mail::Stop);
     }

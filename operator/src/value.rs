@@ -19,6 +19,16 @@ pub fn host_name(text: &str) -> Result<String, Problem> {
     Err(Problem::new(format!("{text:?} is not a host name"), remedy))
 }
 
+/// The folder that a file is in: a name without a folder is in the current one.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => path,
+    }
+}
+
 /// Whether a name without a dot at its end is a host name, or a wildcard for one label of it.
 #[must_use]
 pub fn is_host_name(name: &str) -> bool {

@@ -19,7 +19,7 @@ use sealane_lanes::service::EndedConnection;
 
 use crate::config::{AccessLog, LoggedEnds};
 use crate::connection_number::ConnectionNumber;
-use crate::relay::Source;
+use crate::proxy_header::Source;
 use crate::timestamp::Timestamp;
 
 pub(crate) use entry::blame_label;

@@ -5,12 +5,10 @@
 //! counters, and the [`ControlState`] that the control plane keeps up to date. What is ordered is
 //! told to the control plane and to lanes: [`orders`].
 
-mod faults;
 mod names_socket;
 pub mod orders;
 mod page;
 mod report;
-mod state;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -23,15 +21,11 @@ use crate::http::{
     ContentType, Hosts, Method, Request, Response, Server, Status, serve_hosts, serve_orders,
 };
 use crate::metrics;
+use crate::state::{ControlState, Phase, SharedState};
 use crate::unix_socket::{self, SocketFile};
 
-pub use faults::{FAULTS_SHOWN_MAX, Faults};
 pub use names_socket::NamesSocket;
-pub use orders::{Orders, Uploads, Verdict};
-pub use state::{
-    AccessLogCounters, BackendSummary, ControlState, Generations, Phase, Reload, Reloads,
-    SharedState, SoonestToExpire, Started, TicketRoots,
-};
+pub use orders::{Orders, Uploads};
 
 /// The admin servers of a process. Dropping it ends them too, without waiting for that.
 pub struct Admin {

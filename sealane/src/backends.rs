@@ -5,6 +5,7 @@ mod drained;
 mod memory;
 mod plan;
 mod selection;
+mod target;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,10 +17,9 @@ use sealane_engine::policy::newest_version;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::liveness::Liveness;
 
+use crate::admission::Admission;
 use crate::challenges::Responder;
-use crate::checks::Target;
-use crate::config::{AcceptProxy, Balance, ProxyHeader, Share, Spoken};
-use crate::relay::Admission;
+use crate::config::{AcceptProxy, BACKENDS_MAX, Balance, ProxyHeader, Share, Spoken};
 
 pub use counters::{BackendCounters, HANDSHAKE_FAILURES, monotonic_ms};
 pub use drained::Drained;
@@ -27,6 +27,7 @@ pub use memory::LaneMemory;
 pub use plan::{PlannedBackend, places};
 pub use selection::Unavailable;
 use selection::{Candidate, least_loaded, members, preferred, take_turn};
+pub use target::Target;
 
 /// What the relay knows of one listener: shared by all lanes and read-only, but for each lane's own
 /// counters, which live in memory of their own.
@@ -126,9 +127,6 @@ pub struct BackendTls {
     /// The name that it must prove.
     pub name: ServerName<'static>,
 }
-
-/// Backends of one destination: what a connection has tried fits in 64 bits.
-pub const BACKENDS_MAX: usize = 64;
 
 /// Into so many steps of its weight the slow start of a backend is divided.
 const SLOW_STEPS: u64 = 256;

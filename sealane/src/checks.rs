@@ -17,41 +17,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustls::ClientConfig;
 use sealane_engine::client::OptionsDigest;
 use sealane_engine::tickets::LaneClock;
-use sealane_lanes::kernel::Address;
 
-use crate::backends::BackendTls;
-use crate::config::{Check, CheckKind};
-use crate::control::unix_now;
+use crate::backends::Target;
+use crate::config::Check;
 use crate::operator::{Priority, say_at};
+use crate::timestamp::unix_now;
 
 use probe::{NotBegun, Probe};
 use standing::Standing;
-
-/// What is checked, and how.
-pub struct Target {
-    /// Where it is.
-    pub address: Address,
-    /// How.
-    pub check: Check,
-    /// With what a connection begins, in the clear: a PROXY header that tells of nobody.
-    pub header: &'static [u8],
-    /// By what the control plane knows it.
-    pub id: u64,
-    /// Whether it was up when it was made; none if nothing was known of it.
-    pub is_up: Option<bool>,
-    /// How TLS is spoken to it, if it is.
-    pub tls: Option<BackendTls>,
-}
-
-impl Target {
-    /// Whether the check speaks TLS to it.
-    fn speaks_tls(&self) -> bool {
-        match self.check.kind {
-            CheckKind::Connect | CheckKind::Proxy => false,
-            CheckKind::Ask { .. } | CheckKind::Tls => self.tls.is_some(),
-        }
-    }
-}
 
 /// What checks have found that is new.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,14 +16,15 @@ pub mod status;
 use std::io::{self, Write as _};
 
 use crate::args::Command;
+use crate::control::StartControl;
 use crate::exit::Exit;
 use crate::operator::{Priority, say_at};
 
-/// Does what `command` says, and tells it on standard output.
+/// Carries out `command`, whose results go to standard output; `start_control` starts a terminator.
 ///
 /// # Errors
 /// Standard output's.
-pub fn run(command: Command) -> io::Result<Exit> {
+pub fn run(command: Command, start_control: StartControl) -> io::Result<Exit> {
     let mut out = io::stdout().lock();
     match command {
         Command::Agent { arguments } => {
@@ -46,7 +47,7 @@ pub fn run(command: Command) -> io::Result<Exit> {
         }
         Command::Connections(command) => connections::run(&command, &mut out),
         Command::Convert(arguments) => convert::run(&arguments, &mut out),
-        Command::Demo(arguments) => demo::run(&arguments, &mut out),
+        Command::Demo(arguments) => demo::run(&arguments, start_control, &mut out),
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 say_at(Priority::Error, &error.to_string());
@@ -57,7 +58,7 @@ pub fn run(command: Command) -> io::Result<Exit> {
         Command::Reload(arguments) => reload::run(&arguments, &mut out),
         Command::Serve(arguments) => {
             drop(out);
-            Ok(serve::run(arguments))
+            Ok(serve::run(arguments, start_control))
         }
         Command::Status(arguments) => status::run(&arguments, &mut out),
     }

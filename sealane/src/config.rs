@@ -17,7 +17,7 @@ mod listener_limits;
 pub mod network;
 mod process;
 mod proxy;
-mod proxy_header;
+pub mod proxy_header;
 mod route;
 mod spoken;
 #[cfg(test)]
@@ -34,8 +34,7 @@ use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
 use sealane_engine::tickets::LIFETIME_DEFAULT_S;
 
-use crate::backends::BACKENDS_MAX;
-use crate::process::landlock::outside;
+use crate::sandbox::outside;
 
 use sealane_operator::{mistake, reader};
 
@@ -46,7 +45,7 @@ pub use backend::{BackendAddress, BackendTls, RootSource, Share, Trust, WrittenB
 pub use check::{Check, CheckKind};
 pub use client_trust::{ClientDemand, ClientTrust};
 pub(crate) use demand::undercuts_here;
-pub use destination::{Balance, Destination, RESOLVE_DEFAULT};
+pub use destination::{BACKENDS_MAX, Balance, Destination, RESOLVE_DEFAULT};
 pub(crate) use file::{HANDSHAKE_KEYS, LANES_MAX, chosen_policy};
 pub use limits::Limits;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};

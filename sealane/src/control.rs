@@ -28,26 +28,28 @@ use sealane_file_table::FileTable;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::{Address, Linux};
 use sealane_lanes::mailbox::Mail;
+use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use sealane_lanes::thread::LaneThread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::access_log::{self, LaneLog, LogWriter};
-use crate::admin::{AccessLogCounters, Admin, Orders, Phase, SharedState, Uploads, Verdict};
+use crate::admin::{Admin, Orders, Uploads};
+use crate::admission::RefusedClients;
 use crate::backends::RelaySettings;
 use crate::checks::{Checker, Found};
 use crate::config::Config;
 use crate::connection_number::NumberGiver;
 use crate::cost::connection_bytes_of_lane;
 use crate::file_tables::{Descriptors, FileTables};
+use crate::lane_orders::{LaneDesk, LaneParts, queue};
 use crate::listener::{Answers, Summary, host_names};
 use crate::notices::Notices;
 use crate::operator::{Priority, say, say_at};
 use crate::process::filter::{Filter, unfiltered};
-use crate::relay::{Attendant, LaneDesk, RefusedClients, Relay};
+use crate::state::{AccessLogCounters, Phase, SharedState, Verdict};
 use crate::systemd;
 
-pub(crate) use build::unix_now;
 use build::{Built, Registries, build, shown_backends};
 use end::Leaving;
 use faults::report_faults;
@@ -70,6 +72,9 @@ pub enum ConfigSource {
     /// Flags; a reload reads only the certificates again.
     Flags(Box<Config>),
 }
+
+/// Starts a terminator from its configuration, with such tables of open files.
+pub type StartControl = fn(ConfigSource, Config, FileTables) -> Result<Control, ServeError>;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +119,7 @@ const TICK: Duration = Duration::from_millis(500);
 pub struct Control {
     source: ConfigSource,
     config: Config,
-    lanes: Vec<LaneHandle<Relay>>,
+    lanes: Vec<LaneHandle<RelaySettings>>,
     registries: Registries,
     root: KeptRoot,
     number: u64,
@@ -147,15 +152,16 @@ pub struct Control {
 }
 
 impl Control {
-    /// Builds the first generation and starts the lanes, with such tables of open files; when this
-    /// returns they accept.
+    /// Builds the first generation and starts the lanes, with such tables of open files and the
+    /// `service` that each gets; when this returns they accept.
     ///
     /// # Errors
     /// Anything wrong with configuration, certificates, addresses or the system.
-    pub fn start(
+    pub fn start<S: Service<Settings = RelaySettings> + 'static>(
         source: ConfigSource,
         config: Config,
         tables: FileTables,
+        service: fn(LaneParts) -> S,
     ) -> Result<Self, ServeError> {
         // Before anything else is opened or started: no program of ours may inherit them.
         let kept = KeptSockets::of_this_process();
@@ -202,7 +208,7 @@ impl Control {
         };
         let mut logs = control.open_log()?;
         control.open_admin()?;
-        control.start_lanes(threads, &mut logs, &tables, kept)?;
+        control.start_lanes(threads, &mut logs, &tables, kept, service)?;
         control.follow_names_door();
         control.tell_tables(tables);
         control.state.lock().phase = Phase::Serving;
@@ -311,12 +317,13 @@ impl Control {
         Ok(())
     }
 
-    fn start_lanes(
+    fn start_lanes<S: Service<Settings = RelaySettings> + 'static>(
         &mut self,
         threads: Vec<LaneThread>,
         logs: &mut Vec<LaneLog>,
         tables: &FileTables,
         mut kept: KeptSockets,
+        service: fn(LaneParts) -> S,
     ) -> Result<(), ServeError> {
         let own = Own {
             file_table: tables.wanted(),
@@ -357,20 +364,20 @@ impl Control {
             let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
             let notices = notices_to(&self.notices);
             let giver = NumberGiver::new(self.state.lock().started.at, number);
-            let (attendant, orders) = Attendant::new(giver);
+            let (sender, orders) = queue();
             let refused = Arc::<RefusedClients>::default();
-            let of_lane = Arc::clone(&refused);
+            let parts = LaneParts { giver, orders, log, notices, refused: Arc::clone(&refused) };
             let (filter, told) = (filter.clone(), told.clone());
             let lane = start(setup, move |_| {
                 // In the lane's thread; nobody hears it if that could not be started.
                 let _ = told.send(filter.and_then(|filter| filter.install()));
-                Relay::new(giver, attendant, log, notices, of_lane)
+                service(parts)
             });
             let lane = lane.map_err(|error| ServeError::System("cannot start a lane", error))?;
             let mut state = self.state.lock();
             state.lanes.push(Arc::clone(&lane.counters));
             state.refused.push(refused);
-            state.desks.push(LaneDesk::new(orders, lane.mailbox.clone()));
+            state.desks.push(LaneDesk::new(sender, lane.mailbox.clone()));
             drop(state);
             self.lanes.push(lane);
         }
@@ -397,7 +404,7 @@ impl Control {
         if let Some(warning) = tables.warning() {
             say_at(Priority::Warning, &warning);
         }
-        let is_own = |lane: &&LaneHandle<Relay>| lane.file_table == FileTable::Own;
+        let is_own = |lane: &&LaneHandle<RelaySettings>| lane.file_table == FileTable::Own;
         let mut state = self.state.lock();
         state.file_tables = tables;
         state.lanes_with_own_table = self.lanes.iter().filter(is_own).count();

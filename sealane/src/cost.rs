@@ -4,9 +4,9 @@ use sealane_engine::certificates::{Certificate, CertificateIndex, KeyType};
 use sealane_engine::provider::EXPANDED_BYTES_MAX;
 use serde::Serialize;
 
+use crate::admission::CLIENT_TABLE_BYTES;
 use crate::config::{Config, Listener};
 use crate::file_tables::{Descriptors, FileTables};
-use crate::relay::CLIENT_TABLE_BYTES;
 
 /// An estimate, at the limits.
 #[derive(Debug, Serialize)]

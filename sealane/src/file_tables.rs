@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use sealane_file_table::{DESCRIPTOR_BYTES, FileTable, TABLE_DESCRIPTORS_MAX, can_be_own};
 use serde::Serialize;
 
-use crate::backends::BACKENDS_MAX;
 use crate::checks::IN_FLIGHT_MAX;
-use crate::config::{BackendAddress, Config, Listener};
+use crate::config::{BACKENDS_MAX, BackendAddress, Config, Listener};
 use crate::http;
 
 /// Whether each lane can have a table of its own.

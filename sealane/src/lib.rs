@@ -3,6 +3,7 @@
 
 pub mod access_log;
 pub mod admin;
+pub mod admission;
 pub mod args;
 pub mod backends;
 pub mod challenges;
@@ -16,6 +17,7 @@ pub mod cost;
 pub mod exit;
 pub mod file_tables;
 pub mod http;
+pub mod lane_orders;
 pub mod listener;
 pub mod metrics;
 pub mod networks;
@@ -24,6 +26,8 @@ mod own_log;
 pub mod process;
 pub mod proxy_header;
 pub mod relay;
+pub mod sandbox;
+pub mod state;
 pub mod stores;
 pub mod systemd;
 pub mod timestamp;

@@ -13,8 +13,8 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::{Counters, Histogram};
 
 use crate::access_log::blame_label;
-use crate::admin::{AccessLogCounters, ControlState, Phase};
 use crate::backends::BackendCounters;
+use crate::state::{AccessLogCounters, ControlState, Phase};
 use crate::timestamp::Timestamp;
 
 pub use exposition::{Exposition, Family, Kind, Seconds};

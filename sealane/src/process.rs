@@ -15,7 +15,7 @@ use sealane_operator::memory::set_core_dumps;
 use crate::config::Process;
 use crate::operator::{Priority, say, say_at};
 
-pub use account::{Account, AccountError, become_user};
+pub use account::{Account, AccountError};
 pub use sealane_operator::memory::hide_memory;
 
 /// Makes this process what `wanted` says. It must be called while there is no other thread: the

@@ -12,6 +12,7 @@ mod encode;
 mod facts;
 mod line;
 mod malformed;
+pub mod source;
 mod values;
 mod writer;
 
@@ -19,15 +20,16 @@ pub use decode::{Header, Origin, decode};
 pub use encode::{Announced, encode};
 pub use facts::{ClientCertificate, Facts, Tls};
 pub use malformed::Malformed;
+pub use source::Source;
 pub use values::{Value, Values};
+
+pub use crate::config::proxy_header::{
+    TYPE_ALPN, TYPE_AUTHORITY, TYPE_CRC32C, TYPE_LANE, TYPE_NOOP, TYPE_RESUMED, TYPE_SSL,
+    TYPE_UNIQUE_ID,
+};
 
 /// Bytes of version 1, its end included.
 pub const LINE_BYTES_MAX: usize = 107;
-
-/// The lane's number, as two bytes in network order.
-pub const TYPE_LANE: u8 = 0xe8;
-/// One byte: 1 if the session was resumed, 0 after a full handshake.
-pub const TYPE_RESUMED: u8 = 0xe9;
 
 /// Bytes of a host name that a reader takes.
 pub const AUTHORITY_BYTES_MAX: usize = 255;
@@ -44,18 +46,6 @@ pub const V2_OF_NOBODY: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 pub const FIXED_LEN: usize = 16;
 /// Bytes behind those of version 2 that a reader takes, and that are written at most.
 pub const REST_BYTES_MAX: usize = 2048;
-/// The application protocol that was agreed on.
-pub const TYPE_ALPN: u8 = 0x01;
-/// The server name that the client asked for.
-pub const TYPE_AUTHORITY: u8 = 0x02;
-/// A checksum of the header.
-pub const TYPE_CRC32C: u8 = 0x03;
-/// Nothing, for alignment.
-pub const TYPE_NOOP: u8 = 0x04;
-/// What tells the connection from all others, across hops.
-pub const TYPE_UNIQUE_ID: u8 = 0x05;
-/// A group of facts about TLS.
-pub const TYPE_SSL: u8 = 0x20;
 /// Within the group: the TLS version.
 pub const SUBTYPE_VERSION: u8 = 0x21;
 /// Within the group: the common name in the client's certificate.

@@ -1,18 +1,13 @@
 //! The terminator's service: plaintext goes to a backend over TCP or a unix socket, in the clear or
 //! in TLS, and back.
 
-mod admission;
 mod asked_names;
 mod cancel;
-mod client_limits;
 mod clients;
-mod listener_counters;
 mod orders;
 mod postgres;
 mod redirect;
-mod refused;
 mod relayed;
-mod source;
 mod turn;
 
 use std::borrow::Cow;
@@ -32,26 +27,21 @@ use sealane_lanes::orders::{Order, Seen};
 use sealane_lanes::service::{EndedConnection, Preamble, Service};
 
 use crate::access_log::{Ended, LaneLog};
+use crate::admission::{RefusedClients, Visitors};
 use crate::backends::RelaySettings;
 use crate::config::{AcceptProxy, Spoken, Tlv};
 use crate::connection_number::NumberGiver;
+use crate::lane_orders::LaneParts;
 use crate::notices::Notices;
-use crate::proxy_header::{self, Malformed};
+use crate::proxy_header::{self, Malformed, Source, source};
 
-use admission::Visitors;
 use cancel::{CancelBudget, CancelRequest};
 use clients::LaneClients;
+use orders::Attendant;
 use relayed::Stage;
 use turn::RelayTurn;
 
-pub use admission::Admission;
-pub use asked_names::{NameKind, NotedName, NotedNames};
-pub(crate) use client_limits::CLIENT_TABLE_BYTES;
-pub use listener_counters::{LaneListenerCounters, ListenerCounters};
-pub use orders::{Attendant, LaneDesk, LaneOrder, Listed, OpenConnection, Wanted};
-pub use refused::RefusedClients;
 pub use relayed::Relayed;
-pub use source::Source;
 
 /// One lane's relay.
 pub struct Relay {
@@ -67,18 +57,13 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// The relay of the lane whose connections get numbers from `giver`, and whose orders come by
-    /// `attendant`; clients that it refuses are counted in `refused`.
-    pub fn new(
-        giver: NumberGiver,
-        attendant: Attendant,
-        log: Option<LaneLog>,
-        notices: Notices,
-        refused: Arc<RefusedClients>,
-    ) -> Self {
+    /// The relay of a lane with these parts.
+    pub fn new(parts: LaneParts) -> Self {
+        let LaneParts { giver, orders, log, notices, refused } = parts;
         let (lane, clients) = (giver.lane, LaneClients::default());
         let visitors = Visitors::of_lane(lane);
         let cancels = CancelBudget::default();
+        let attendant = Attendant::new(giver, orders);
         Self { attendant, cancels, clients, giver, lane, log, notices, refused, visitors }
     }
 

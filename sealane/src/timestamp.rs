@@ -3,7 +3,14 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sealane_engine::tickets::UnixSeconds;
 use serde::{Serialize, Serializer};
+
+/// The current time in whole seconds, for certificates and tickets.
+pub fn unix_now() -> UnixSeconds {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixSeconds(since.as_secs())
+}
 
 /// A moment between the years 1970 and 9999, in milliseconds; earlier and later ones are clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, Mode, OFlags, access, chmod, fchmod, fstat, open};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::config::value::folder_of;
+use crate::operator::value::folder_of;
 
 /// Why [`bind`] would fail at `path`, as far as that shows without binding. A socket there may be
 /// that of a process that runs.

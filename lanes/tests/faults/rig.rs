@@ -116,7 +116,7 @@ pub(crate) struct Rig<S: Service = Tested> {
     pub(crate) ends: Arc<Mutex<Vec<Cause>>>,
     /// Where the lane waits for the test, twice, when a client says so.
     pub(crate) gate: Arc<Barrier>,
-    pub(crate) handle: LaneHandle<S>,
+    pub(crate) handle: LaneHandle<S::Settings>,
 }
 
 impl Rig {

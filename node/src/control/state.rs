@@ -10,7 +10,7 @@ use sealane_lanes::start::LaneHandle;
 
 use super::{Order, Served, TicketKeys};
 use crate::blocked::Blocked;
-use crate::service::{Bridge, Parts};
+use crate::service::Parts;
 use crate::settings::Settings;
 
 pub(super) struct State {
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) number: u64,
     /// What is to be told once the lanes run.
     pub(super) deferred: Vec<Order>,
-    pub(super) lanes: Vec<LaneHandle<Bridge>>,
+    pub(super) lanes: Vec<LaneHandle<Settings>>,
     /// Still there when the lanes are gone.
     pub(super) counters: Vec<Arc<Counters>>,
 }

@@ -11,7 +11,7 @@ use sealane_lanes::cause::Blame;
 use serde::{Serialize, Serializer};
 
 use crate::connection_number::ConnectionNumber;
-use crate::relay::Source;
+use crate::proxy_header::Source;
 use crate::timestamp::Timestamp;
 
 use super::Ended;

@@ -18,7 +18,7 @@ use sealane_lanes::counters::Counter;
 
 use super::{AccessLogError, LaneLogCounters};
 use crate::config::AccessLogDestination;
-use crate::process::landlock::{Need, outside_for};
+use crate::sandbox::{Need, outside_for};
 
 /// The running writer of the access log.
 ///

@@ -13,7 +13,8 @@ use sealane_store::{NAMES_SOCKET, Sharing};
 use crate::http::{Request, Server, serve_orders};
 use crate::unix_socket::{self, SocketFile};
 
-use super::{BACKLOG, SharedState, orders};
+use super::{BACKLOG, orders};
+use crate::state::SharedState;
 
 /// A server of names. Dropping it ends it, without waiting for that.
 pub struct NamesSocket {

@@ -17,10 +17,9 @@ use std::sync::mpsc::Sender;
 
 use crate::http::{Answer, Method, Query, Request, Response, Status};
 
-use super::SharedState;
+use crate::state::{SharedState, Verdict};
 
 pub use certificates::Uploads;
-pub use reload::Verdict;
 
 /// What orders are carried out with.
 #[derive(Clone)]

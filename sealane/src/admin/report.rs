@@ -15,14 +15,17 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
 use serde_json::{Map, Value, json};
 
-use super::state::{AccessLogCounters, BackendSummary, ControlState, Reload, Reloads, TicketRoots};
-use super::{Faults, SharedState};
+use crate::admission::RefusedClients;
 use crate::backends::{BackendCounters, monotonic_ms};
 use crate::config::{ClientDemand, Limits, RootPlace, Tickets};
 use crate::file_tables::FileTables;
 use crate::listener::{ClientsSummary, NameSummary, StoreSummary, Summary};
-use crate::process::{has_core_dumps, landlock, locked};
-use crate::relay::RefusedClients;
+use crate::process::{has_core_dumps, locked};
+use crate::sandbox;
+use crate::state::{
+    AccessLogCounters, BackendSummary, ControlState, Faults, Reload, Reloads, SharedState,
+    TicketRoots,
+};
 use crate::timestamp::Timestamp;
 
 /// Everything that `/state` shows.
@@ -80,8 +83,8 @@ fn own_process(state: &ControlState) -> Value {
         "user": geteuid().as_raw(),
         "group": getegid().as_raw(),
         "core_dump": has_core_dumps(),
-        "landlock": landlock::version().ok(),
-        "landlock_refusal": landlock::version().err(),
+        "landlock": sandbox::version().ok(),
+        "landlock_refusal": sandbox::version().err(),
         "memory_locked": locked::verdict().is_ok(),
         "memory_locked_refusal": locked::verdict().err(),
         "seccomp": state.filter_refusal.is_none(),

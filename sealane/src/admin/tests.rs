@@ -19,10 +19,11 @@ use sealane_lanes::counters::Counters;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::admission::RefusedClients;
 use crate::backends::{BackendCounters, monotonic_ms};
 use crate::config::{self, Spoken};
 use crate::listener::{EXPIRIES_SHOWN_MAX, Summary};
-use crate::relay::RefusedClients;
+use crate::state::*;
 
 #[test]
 fn health_follows_the_phase() {

@@ -2,8 +2,8 @@
 
 use sealane_lanes::counters::Counter;
 
-use super::BACKENDS_MAX;
 use super::selection::members;
+use crate::config::BACKENDS_MAX;
 
 /// What one lane remembers. It alone writes and reads it, so the lines are its own.
 #[repr(align(128))]

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use sealane_lanes::kernel::Address;
 
-use super::{BACKENDS_MAX, BackendTls};
+use super::BackendTls;
+use crate::config::BACKENDS_MAX;
 use crate::config::{BackendAddress, Check, ProxyHeader, Share};
 
 /// A backend as it is configured: whatever its name leads to is one.

@@ -12,7 +12,7 @@ use sealane_engine::session::SessionError;
 use sealane_lanes::kernel::Address;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::Target;
+use crate::backends::Target;
 use crate::config::{CheckKind, value};
 
 /// A check under way. It never blocks.

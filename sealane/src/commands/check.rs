@@ -23,13 +23,10 @@ use serde::Serialize;
 
 use crate::admin::AdminError;
 use crate::args::CheckArguments;
-use crate::config::value::folder_of;
 use crate::config::{
     AccessLog, AccessLogDestination, Address, Config, Mistake, RootPlace, Spoken, Tickets,
 };
-use crate::control::{
-    cannot_listen, no_stored_roots, read_stored_roots, read_ticket_root, unix_now,
-};
+use crate::control::{cannot_listen, no_stored_roots, read_stored_roots, read_ticket_root};
 use crate::cost::Cost;
 use crate::exit::Exit;
 use crate::file_tables::FileTables;
@@ -37,9 +34,11 @@ use crate::listener::{
     Answers, KnownClientRoots, LastGood, Names, RouteSummary, Summary, Surroundings, Survey,
     Surveys, days_until, resolve_all, said_of, survey,
 };
+use crate::operator::value::folder_of;
 use crate::operator::{Priority, say_at};
 use crate::process::{Account, AccountError, filter, hide_memory, landlock, locked};
 use crate::stores::Stores;
+use crate::timestamp::unix_now;
 use crate::unix_socket::obstacle;
 
 /// Checks and prints.

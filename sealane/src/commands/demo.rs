@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use super::serve;
 use crate::args::DemoArguments;
 use crate::config::{Address, BackendAddress, Config, ProxyHeader, Simple, Tlvs, WrittenBackend};
-use crate::control::{ConfigSource, Control};
+use crate::control::{ConfigSource, Control, StartControl};
 use crate::exit::Exit;
 use crate::http;
 use crate::operator::say;
@@ -27,8 +27,12 @@ use invitation::Invitation;
 ///
 /// # Errors
 /// The writer's.
-pub fn run(arguments: &DemoArguments, out: &mut dyn Write) -> io::Result<Exit> {
-    let demo = match Demo::start(arguments) {
+pub fn run(
+    arguments: &DemoArguments,
+    start_control: StartControl,
+    out: &mut dyn Write,
+) -> io::Result<Exit> {
+    let demo = match Demo::start(arguments, start_control) {
         Ok(demo) => demo,
         Err(exit) => return Ok(exit),
     };
@@ -67,7 +71,7 @@ struct Demo {
 }
 
 impl Demo {
-    fn start(arguments: &DemoArguments) -> Result<Self, Exit> {
+    fn start(arguments: &DemoArguments, start_control: StartControl) -> Result<Self, Exit> {
         let invalid = |problem: String| {
             say(&problem);
             Exit::Invalid
@@ -89,7 +93,8 @@ impl Demo {
         let handler = move |request: &http::Request<'_>| page::respond(request, lanes);
         let backend = http::serve_proxied(listener, "backend", handler).map_err(failed)?;
         say(&format!("the demo's backend is on {address}"));
-        let control = serve::start(ConfigSource::Flags(Box::new(config.clone())), config)?;
+        let source = ConfigSource::Flags(Box::new(config.clone()));
+        let control = serve::start(source, config, start_control)?;
         Ok(Self { backend, control, files })
     }
 }

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use crate::admin::Verdict;
 use crate::args::ReloadArguments;
 use crate::exit::Exit;
 use crate::operator::{Priority, say_at};
+use crate::state::Verdict;
 
 use super::counted;
 use super::running::{Answered, Running, printable};

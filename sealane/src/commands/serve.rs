@@ -6,7 +6,7 @@ use sealane_file_table::grow;
 
 use crate::args::ServeArguments;
 use crate::config::Config;
-use crate::control::{ConfigSource, Control, Outcome, ServeError};
+use crate::control::{ConfigSource, Control, Outcome, ServeError, StartControl};
 use crate::exit::Exit;
 use crate::file_tables::{Descriptors, FileTables};
 use crate::operator::{Priority, say, say_at};
@@ -15,8 +15,8 @@ use crate::process;
 use crate::systemd;
 
 /// Serves as the command line says, until a signal ends it.
-pub fn run(arguments: ServeArguments) -> Exit {
-    let exit = serve(arguments);
+pub fn run(arguments: ServeArguments, start_control: StartControl) -> Exit {
+    let exit = serve(arguments, start_control);
     if exit == Exit::Invalid {
         // Nobody comes soon who takes what waits in queues that were kept: who connects from now on
         // is refused, as a balancer has to see.
@@ -25,7 +25,7 @@ pub fn run(arguments: ServeArguments) -> Exit {
     exit
 }
 
-fn serve(arguments: ServeArguments) -> Exit {
+fn serve(arguments: ServeArguments, start_control: StartControl) -> Exit {
     let file = arguments.config.clone();
     let config = match settled(arguments) {
         Ok(config) => config,
@@ -41,7 +41,7 @@ fn serve(arguments: ServeArguments) -> Exit {
         Some(file) => ConfigSource::File(file),
         None => ConfigSource::Flags(Box::new(config.clone())),
     };
-    let control = match start(source, config) {
+    let control = match start(source, config, start_control) {
         Ok(control) => control,
         Err(exit) => return exit,
     };
@@ -76,7 +76,11 @@ fn settled(arguments: ServeArguments) -> Result<Config, String> {
 ///
 /// # Errors
 /// How the process ends; why has been said.
-pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exit> {
+pub(crate) fn start(
+    source: ConfigSource,
+    config: Config,
+    start_control: StartControl,
+) -> Result<Control, Exit> {
     raise_descriptor_limit();
     let tables = FileTables::of_this_machine();
     let descriptors = Descriptors::of(&config, &tables);
@@ -88,7 +92,7 @@ pub(crate) fn start(source: ConfigSource, config: Config) -> Result<Control, Exi
         let text = format!("cannot grow the table of open files beforehand: {error}");
         say_at(Priority::Warning, &text);
     }
-    let control = Control::start(source, config, tables).map_err(|error| {
+    let control = start_control(source, config, tables).map_err(|error| {
         say_at(Priority::Error, &error.to_string());
         match error {
             ServeError::Configuration(_) => Exit::Invalid,

@@ -40,6 +40,9 @@ impl Destination {
     }
 }
 
+/// Backends of one destination: a connection keeps those that it has tried in 64 bits.
+pub const BACKENDS_MAX: usize = 64;
+
 /// How often names of backends are looked up unless something else is written.
 pub const RESOLVE_DEFAULT: Option<Duration> = Some(Duration::from_secs(30));
 

@@ -113,3 +113,20 @@ impl Tlv {
         1 << self as u16
     }
 }
+
+/// The application protocol that was agreed on.
+pub const TYPE_ALPN: u8 = 0x01;
+/// The server name that the client asked for.
+pub const TYPE_AUTHORITY: u8 = 0x02;
+/// A checksum of the header.
+pub const TYPE_CRC32C: u8 = 0x03;
+/// The lane's number, as two bytes in network order.
+pub const TYPE_LANE: u8 = 0xe8;
+/// Nothing, for alignment.
+pub const TYPE_NOOP: u8 = 0x04;
+/// One byte: 1 if the session was resumed, 0 after a full handshake.
+pub const TYPE_RESUMED: u8 = 0xe9;
+/// A group of facts about TLS.
+pub const TYPE_SSL: u8 = 0x20;
+/// What tells the connection from all others, across hops.
+pub const TYPE_UNIQUE_ID: u8 = 0x05;

@@ -170,15 +170,6 @@ pub(super) fn socket_mode(text: &str) -> Result<u32, Problem> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlpnProtocol(pub Vec<u8>);
 
-/// The folder that a file is in: a name without a folder is in the current one.
-pub fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-        Some(folder) => folder,
-        None => path,
-    }
-}
-
 /// Reads the name of an application protocol.
 pub fn alpn_protocol(text: &str) -> Result<AlpnProtocol, Problem> {
     if text.contains([',', ' ']) {

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use sealane_engine::client::ClientContexts;
-use sealane_engine::tickets::UnixSeconds;
 use sealane_lanes::generation::{Generation, Listener};
 use sealane_lanes::kernel::Address;
 use sealane_store::KeyedStore;
 
-use crate::admin::{BackendSummary, Faults};
+use crate::admission::Admission;
 use crate::backends::{
     Backend, BackendCounters, Destination, Drained, LaneMemory, LaneShare, NameRoutes,
     PlannedBackend, RelaySettings, places,
@@ -23,9 +22,10 @@ use crate::listener::{
     Contexts, Fault, KnownClientRoots, LastGood, Names, Summary, Surroundings, Survey, Surveys,
     resolve_all, said_of, survey,
 };
-use crate::relay::Admission;
+use crate::state::{BackendSummary, Faults};
 use crate::stores::Stores;
 use crate::systemd;
+use crate::timestamp::unix_now;
 
 use super::Event;
 use super::health::Health;
@@ -389,12 +389,6 @@ pub(super) fn shown_backends(
         }
     }
     summaries
-}
-
-/// The current time, for certificates and tickets.
-pub(crate) fn unix_now() -> UnixSeconds {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixSeconds(since.as_secs())
 }
 
 /// Warnings about one material of a listener that a start or a reload prints.

@@ -8,9 +8,9 @@ use sealane_lanes::start::LaneHandle;
 use signal_hook::consts::SIGHUP;
 
 use super::{Control, Event, Outcome, ServeError};
-use crate::admin::Phase;
 use crate::config::value::duration_text;
 use crate::operator::{Priority, say, say_at};
+use crate::state::Phase;
 use crate::systemd;
 
 /// A process that was told to end, and serves on for a while.

@@ -8,9 +8,9 @@ use sealane_lanes::mailbox::Mail;
 
 use super::Control;
 use super::watch::{fingerprint, unfollowed};
-use crate::admin::{Faults, Verdict};
 use crate::listener::Fault;
 use crate::operator::{Priority, say, say_at};
+use crate::state::{Faults, Verdict};
 use crate::timestamp::Timestamp;
 
 impl Control {

@@ -9,8 +9,8 @@ use sealane_lanes::kernel::Address;
 use sealane_lanes::mailbox::Mail;
 
 use super::{Control, Event};
-use crate::backends::{Backend, PlannedBackend, RelaySettings};
-use crate::checks::{Checker, Found, Target};
+use crate::backends::{Backend, PlannedBackend, RelaySettings, Target};
+use crate::checks::{Checker, Found};
 use crate::config::{Check, ProxyHeader};
 use crate::operator::{Priority, say_at};
 use crate::proxy_header::{V1_OF_NOBODY, V2_OF_NOBODY};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::steer::Steer;
 
+use crate::admission::ListenerCounters;
 use crate::backends::RelaySettings;
 use crate::config;
-use crate::relay::ListenerCounters;
 
 /// What lanes count of listeners, by name.
 #[derive(Default)]

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use sealane_store::NAMES_SOCKET;
 
 use super::Control;
-use crate::admin::{NamesSocket, SharedState};
+use crate::admin::NamesSocket;
 use crate::operator::{Priority, say_at};
+use crate::state::SharedState;
 
 /// The socket, if a listener has `on_demand`. What keeps it from being there keeps nobody from
 /// being served: it is said, and tried again.

@@ -13,10 +13,10 @@ use super::kept::KeptSockets;
 use super::sockets::{Bound, open_new};
 use super::watch::{fingerprint, fingerprint_of_materials, is_material, unfollowed};
 use super::{ConfigSource, Control, report};
-use crate::admin::Verdict;
 use crate::config::{Config, Mistake};
 use crate::operator::{Priority, say, say_at};
 use crate::process::landlock;
+use crate::state::Verdict;
 use crate::systemd;
 
 impl Control {

@@ -18,8 +18,7 @@ use super::kept::{self, KeptSockets};
 use crate::backends::RelaySettings;
 use crate::config::Config;
 use crate::listener::{Fault, said_of};
-use crate::process::landlock::{self, Need};
-use crate::relay::Relay;
+use crate::sandbox::{self, Need};
 use crate::unix_socket::{self, SocketFile};
 
 /// An address that is listened on; the file of a unix socket goes with this value.
@@ -83,9 +82,9 @@ impl NewSockets {
     /// A line for the first lane that cannot take them; no lane has any then.
     pub(super) fn hand_over(
         &mut self,
-        lanes: &mut [LaneHandle<Relay>],
+        lanes: &mut [LaneHandle<RelaySettings>],
     ) -> Result<Vec<Parcel>, Vec<String>> {
-        let give = |lane: &mut LaneHandle<Relay>| {
+        let give = |lane: &mut LaneHandle<RelaySettings>| {
             let given = lane.hand_over(&self.of_lane(lane.number));
             given
                 .map_err(|error| format!("lane {} does not take its sockets: {error}", lane.number))
@@ -156,7 +155,7 @@ pub(super) fn open_new(
 fn fault_of(key: &Address, error: &io::Error, known: &[Bound], listener: &str) -> Option<Fault> {
     let Address::Unix(path) = key else { return None };
     known.iter().find(|bound| bound.key == *key)?;
-    let outside = landlock::outside_for(path, Need::Socket);
+    let outside = sandbox::outside_for(path, Need::Socket);
     let text = outside.map_or_else(|| refused(key, error), |problem| problem.to_string());
     let (listener, path) = (Some(listener.to_owned()), path.clone());
     Some(Fault { listener, path, text, without: Some(WITHOUT_SOCKET) })

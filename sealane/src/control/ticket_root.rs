@@ -16,11 +16,11 @@ use sealane_store::KeyedStore;
 use zeroize::Zeroizing;
 
 use self::stored::StoredRoots;
-use super::build::unix_now;
-use crate::admin::TicketRoots;
 use crate::config::{RootPlace, Tickets};
 use crate::listener::Fault;
 use crate::operator::{Priority, say_at};
+use crate::state::TicketRoots;
+use crate::timestamp::unix_now;
 
 /// A ticket root that follows the clock, in memory and, if there is one, in its file.
 pub(super) struct KeptRoot {

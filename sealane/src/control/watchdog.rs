@@ -7,8 +7,8 @@ use sd_notify::NotifyState;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
 
+use crate::backends::RelaySettings;
 use crate::operator::{Priority, say_at};
-use crate::relay::Relay;
 use crate::systemd;
 
 /// A question to all lanes at regular times.
@@ -36,13 +36,13 @@ impl Watchdog {
     }
 
     /// Reports to the manager if all lanes have answered, and asks them again.
-    pub(super) fn look(&mut self, lanes: &[LaneHandle<Relay>]) {
+    pub(super) fn look(&mut self, lanes: &[LaneHandle<RelaySettings>]) {
         if !self.wait().is_zero() {
             return;
         }
         self.asked = Instant::now();
         // The control plane handles a lane that has ended.
-        let is_silent = |lane: &&LaneHandle<Relay>| {
+        let is_silent = |lane: &&LaneHandle<RelaySettings>| {
             !lane.has_ended() && lane.counters.answered.value() != self.number
         };
         let silent = lanes.iter().find(is_silent);

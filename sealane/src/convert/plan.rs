@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::remark::{Line, Remarks};
 use super::tls::Tls;
-use crate::backends::BACKENDS_MAX;
+use crate::config::BACKENDS_MAX;
 use crate::config::value;
 
 /// A configuration.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::names::{Led, Names};
 use super::{Material, Reading, Survey, said_of_route};
-use crate::backends::{BACKENDS_MAX, BackendTls, PlannedBackend};
+use crate::backends::{BackendTls, PlannedBackend};
+use crate::config::BACKENDS_MAX;
 use crate::config::{BackendAddress, Config, Destination};
 
 /// Addresses are no files: names are followed by looking them up.

@@ -20,7 +20,7 @@ use super::client_trust::is_at;
 use super::{Reading, Survey, files, said_of};
 use crate::config::network::Network;
 use crate::config::{ChallengeSource, Config, KeySource};
-use crate::process::landlock;
+use crate::sandbox;
 
 /// The last good state of all materials.
 #[derive(Clone, Default)]
@@ -200,7 +200,7 @@ impl Reading<'_, '_> {
     /// The fault that was found, or the mistake of the configuration that it is.
     pub(super) fn judge(&self, listener: Option<&str>, found: Found) -> Result<Fault, String> {
         let Found { is_kept, path, source, text, without } = found;
-        let text = landlock::outside(&path).map_or(text, |problem| problem.to_string());
+        let text = sandbox::outside(&path).map_or(text, |problem| problem.to_string());
         if !is_kept && self.around.last_good.is_newly_named(&source) {
             return Err(text);
         }

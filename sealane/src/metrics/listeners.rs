@@ -6,8 +6,8 @@ use sealane_lanes::cause::Blame;
 
 use super::{Exposition, Kind};
 use crate::access_log::blame_label;
-use crate::admin::ControlState;
-use crate::relay::LaneListenerCounters;
+use crate::admission::LaneListenerCounters;
+use crate::state::ControlState;
 
 /// Writes what lanes count of each listener.
 pub(super) fn connections(to: &mut Exposition, state: &ControlState) {

@@ -9,11 +9,11 @@ use sealane_engine::client_certificates::RevocationList;
 
 use super::*;
 use crate::access_log::{LaneLogCounters, WriterCounters};
-use crate::admin::{BackendSummary, Verdict};
+use crate::admission::ListenerCounters;
 use crate::backends::HANDSHAKE_FAILURES;
 use crate::config::ClientDemand;
 use crate::listener::{ClientsSummary, Expiry, RootFile, Summary, Usage};
-use crate::relay::ListenerCounters;
+use crate::state::{BackendSummary, Verdict};
 
 #[test]
 fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {

@@ -10,10 +10,11 @@ use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities,
-    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+    set_thread_res_uid,
 };
 
 use crate::config::Process;
+use crate::sandbox::become_user;
 
 /// A user of this machine that is not root, with its groups.
 #[derive(Clone, Debug)]
@@ -116,16 +117,6 @@ impl Account {
         let inheritable = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
     }
-}
-
-/// Makes this thread one of `user` and these groups alone, for good.
-///
-/// # Errors
-/// The system's.
-pub fn become_user(user: Uid, group: Gid, groups: &[Gid]) -> rustix::io::Result<()> {
-    set_thread_groups(groups)?;
-    set_thread_res_gid(group, group, group)?;
-    set_thread_res_uid(user, user, user)
 }
 
 /// The one capability of a process that has left root.

@@ -8,7 +8,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
 use sealane_operator::value::is_host_name;
-use serde::Serialize;
+
+use crate::lane_orders::{NameKind, NotedName, NotedNames};
 
 /// What one lane has noted since it was asked last.
 #[derive(Default)]
@@ -37,46 +38,6 @@ impl AskedNames {
             NameKind::Wanted => &mut self.wanted,
         };
         self.is_on.then(|| table.take())
-    }
-}
-
-/// Which names are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameKind {
-    /// Those with a certificate.
-    Served,
-    /// Those without one.
-    Wanted,
-}
-
-/// Names that clients asked for, and how many could not be kept.
-#[derive(Debug, Default, Serialize)]
-pub struct NotedNames {
-    /// The names, each once.
-    pub names: Vec<NotedName>,
-    /// How often a name had to make room for another, or found none.
-    pub dropped: u64,
-}
-
-/// A name that clients asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NotedName {
-    /// In lower case, without a dot at its end.
-    pub name: Box<str>,
-    /// How often it was asked for.
-    pub asked: u32,
-    /// The clients who asked for it first if there is no certificate for it, at most four:
-    /// addresses, of IPv6 the first half, which is what a house gets.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub from: Vec<IpAddr>,
-}
-
-impl NotedName {
-    /// Notes that this client asked for it too.
-    pub fn add_client(&mut self, client: IpAddr) {
-        if self.from.len() < CLIENTS_MAX && !self.from.contains(&client) {
-            self.from.push(client);
-        }
     }
 }
 
@@ -157,8 +118,6 @@ fn place_to_take(
     crowded.filter(|at| may_take_any || asked(*at) <= 1).min_by_key(|at| asked(*at))
 }
 
-/// Clients that are kept of a name.
-const CLIENTS_MAX: usize = 4;
 /// Names of each kind that a lane keeps.
 const NAMES_MAX: usize = 1_024;
 /// Places where one name may stand.

@@ -1,144 +1,20 @@
-//! What an operator orders of a lane: backends drained and put back, connections listed and closed,
-//! names told that clients asked for.
-//!
-//! [`LaneDesk`] is the end of whoever orders, [`Attendant`] the lane's. An order goes through a
-//! queue of its own, and the lane's mailbox wakes the lane; nothing of it is on the path of a byte.
+//! Orders of the control plane, carried out on the lane.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Sender;
 
-use sealane_lanes::mailbox::Mailbox;
 use sealane_lanes::orders::{ConnectionId, Order, Seen};
-use serde::Serialize;
 
-use crate::backends::{BackendCounters, RelaySettings};
-use crate::connection_number::{ConnectionNumber, NumberGiver};
+use crate::backends::RelaySettings;
+use crate::connection_number::NumberGiver;
+use crate::lane_orders::{LaneOrder, Listed, OpenConnection, OrderReceiver, Wanted};
 
 use super::Relayed;
-use super::asked_names::{AskedNames, NameKind, NotedNames};
+use super::asked_names::AskedNames;
 
-/// Where orders to a lane are given.
-#[derive(Clone)]
-pub struct LaneDesk {
-    orders: OrderSender,
-    mailbox: Mailbox<RelaySettings>,
-}
-
-/// What an attendant's orders are put into.
-#[derive(Clone)]
-pub struct OrderSender {
-    orders: Sender<LaneOrder>,
-    are_there: Arc<Flag>,
-}
-
-/// Whether there may be orders: asked in each turn of the lane, where the queue would take a fence.
-/// On lines of its own, two because the neighbour line is prefetched along.
-#[derive(Default)]
-#[repr(align(128))]
-struct Flag(AtomicBool);
-
-impl LaneDesk {
-    /// A desk of the lane with this mailbox, whose attendant takes what comes out of `orders`.
-    pub fn new(orders: OrderSender, mailbox: Mailbox<RelaySettings>) -> Self {
-        Self { orders, mailbox }
-    }
-
-    /// Gives an order. A lane that has ended drops it, and with it the way for the answer.
-    pub fn give(&self, order: LaneOrder) {
-        if self.orders.orders.send(order).is_ok() {
-            self.orders.are_there.0.store(true, Release);
-            self.mailbox.ring();
-        }
-    }
-}
-
-/// An order, with the way for the lane's answer.
-pub enum LaneOrder {
-    /// Gives a backend no new connections, or some again.
-    Backend {
-        /// What the lane knows of it.
-        backend: Arc<BackendCounters>,
-        /// Whether it shall get none.
-        is_drained: bool,
-        /// Told when it is so.
-        done: Sender<(usize, ())>,
-    },
-    /// Resets a connection.
-    Close {
-        /// Which one.
-        id: ConnectionId,
-        /// Whether there was one.
-        closed: Sender<(usize, bool)>,
-    },
-    /// Lists open connections.
-    List {
-        /// Which ones.
-        wanted: Wanted,
-        /// What was found.
-        listed: Sender<(usize, Listed)>,
-    },
-    /// Tells names that clients asked for since the last such order.
-    Names {
-        /// Which ones.
-        kind: NameKind,
-        /// What was noted; none if no listener has `on_demand`.
-        told: Sender<(usize, Option<NotedNames>)>,
-    },
-}
-
-/// Which connections are listed.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// Those of this client.
-    pub client: Option<IpAddr>,
-    /// At most so many.
-    pub limit: usize,
-    /// Those that asked for this server name.
-    pub server_name: Option<String>,
-}
-
-/// Open connections of one lane.
-#[derive(Debug, Default)]
-pub struct Listed {
-    /// Those that were wanted.
-    pub connections: Vec<OpenConnection>,
-    /// Whether there may be more of them.
-    pub has_more: bool,
-}
-
-/// An open connection, as it is listed.
-#[derive(Debug, Serialize)]
-pub struct OpenConnection {
-    /// What it is closed by.
-    pub connection: ConnectionNumber,
-    /// The connection's lane.
-    pub lane: usize,
-    /// The name of its listener.
-    pub listener: String,
-    /// The client's address.
-    pub client: Option<SocketAddr>,
-    /// The server name that it asked for.
-    pub server_name: Option<String>,
-    /// Whether its handshake is complete.
-    pub established: bool,
-    /// The backend that it is relayed to.
-    pub backend: Option<String>,
-    /// From accept until now.
-    pub age_ms: u64,
-    /// Plaintext bytes received from the client.
-    pub received_bytes: u64,
-    /// Plaintext bytes sent to the client.
-    pub sent_bytes: u64,
-}
-
-/// A lane's end.
-pub struct Attendant {
-    orders: Receiver<LaneOrder>,
-    are_there: Arc<Flag>,
+/// The lane's end of [`crate::lane_orders`].
+pub(super) struct Attendant {
+    orders: OrderReceiver,
     giver: NumberGiver,
     closing: Option<(ConnectionId, Sender<(usize, bool)>)>,
     listing: Option<Listing>,
@@ -155,12 +31,9 @@ struct Listing {
 }
 
 impl Attendant {
-    /// An attendant of the lane that gives such numbers, and what its orders are put into.
-    pub fn new(giver: NumberGiver) -> (Self, OrderSender) {
-        let ((sender, orders), are_there) = (channel(), Arc::<Flag>::default());
-        let sender = OrderSender { orders: sender, are_there: Arc::clone(&are_there) };
-        let names = AskedNames::default();
-        (Self { orders, are_there, giver, closing: None, listing: None, names }, sender)
+    /// An attendant of the lane that gives such numbers, whose orders come by `orders`.
+    pub(super) fn new(giver: NumberGiver, orders: OrderReceiver) -> Self {
+        Self { orders, giver, closing: None, listing: None, names: AskedNames::default() }
     }
 
     /// What the lane is to do.
@@ -172,14 +45,7 @@ impl Attendant {
         if let Some(listing) = &self.listing {
             return Some(Order::Visit(listing.next));
         }
-        while self.are_there.0.load(Relaxed) {
-            // Before the queue is asked: who gives one later says so again. What it takes back was
-            // said behind an order, which is seen then.
-            self.are_there.0.swap(false, Acquire);
-            let Ok(order) = self.orders.try_recv() else { break };
-            // There may be more. It reads what it replaces: else an order that was given meanwhile
-            // would be said by this lane, with whom nobody synchronizes.
-            self.are_there.0.swap(true, AcqRel);
+        while let Some(order) = self.orders.next_order() {
             match order {
                 LaneOrder::Backend { backend, is_drained, done } => {
                     backend.drain(is_drained);

@@ -7,10 +7,11 @@ use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
-use crate::backends::{BACKENDS_MAX, Destination, RelaySettings};
+use crate::backends::{Destination, RelaySettings};
+use crate::config::BACKENDS_MAX;
+use crate::proxy_header::Source;
 
 use super::cancel::CancelRequest;
-use super::source::Source;
 
 /// What the relay keeps for one connection.
 #[derive(Default)]

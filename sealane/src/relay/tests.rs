@@ -142,7 +142,7 @@ fn in_tls(backend: SocketAddr, context: Arc<ClientContext>) -> Backend {
 fn lane(
     backend: SocketAddr,
     fault: Fault,
-) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'static>, PrivateKeyDer<'static>) {
+) -> (LaneHandle<RelaySettings>, SocketAddr, CertificateDer<'static>, PrivateKeyDer<'static>) {
     lane_with(backend, fault, |_| ())
 }
 
@@ -151,7 +151,7 @@ fn lane_with(
     backend: SocketAddr,
     fault: Fault,
     change: impl FnOnce(&mut RelaySettings),
-) -> (LaneHandle<Relay>, SocketAddr, CertificateDer<'static>, PrivateKeyDer<'static>) {
+) -> (LaneHandle<RelaySettings>, SocketAddr, CertificateDer<'static>, PrivateKeyDer<'static>) {
     let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
     let provider = aws_lc_rs::default_provider();
@@ -282,7 +282,7 @@ fn cancel_without_descriptors_is_tried_once() {
 }
 
 /// Waits until a connection has ended because its backend's handshake failed, and stops the lane.
-fn ended_as_refused(lane: LaneHandle<Relay>) {
+fn ended_as_refused(lane: LaneHandle<RelaySettings>) {
     let ended = || lane.counters.ended(Cause::BackendHandshakeFailed).value();
     let until = Instant::now() + PATIENCE;
     while ended() == 0 && Instant::now() < until {

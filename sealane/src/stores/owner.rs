@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Gid, Uid, geteuid};
 
-use crate::process::become_user;
+use crate::sandbox::become_user;
 
 /// Takes, for good, the rights of the user whose store is or will be in the folder `path`, if this
 /// is root and that user is not. It must be called before there are other threads. Returns the path

@@ -115,7 +115,7 @@ fn open(
     context: &Arc<Context>,
     root: &str,
     events: mpsc::Sender<Event>,
-) -> Result<(LaneHandle<Carrier>, SocketAddr), Error> {
+) -> Result<(LaneHandle<Role>, SocketAddr), Error> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let (mut sockets, mut listeners, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
     for role in [Role::Control, Role::Data] {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::json as value;
 
-use crate::admin::BackendSummary;
 use crate::http::{Query, Response, Status};
-use crate::relay::LaneOrder;
+use crate::lane_orders::LaneOrder;
+use crate::state::BackendSummary;
 
 use super::{Orders, json, lanes};
 

@@ -13,11 +13,11 @@ use sealane_store_requests as requests;
 use sealane_store_requests::{Refused, ShownCertificate, fingerprint, hex};
 use serde::Serialize;
 
-use crate::admin::{Phase, SharedState};
-use crate::control::unix_now;
 use crate::http::{Answer, Method, Query, Request, Response, Status};
 use crate::listener::StoreSummary;
+use crate::state::{Phase, SharedState};
 use crate::stores::examination;
+use crate::timestamp::unix_now;
 
 use super::{Orders, json};
 

@@ -7,7 +7,7 @@ use serde_json::json as value;
 
 use crate::connection_number::{ConnectionNumber, NoConnectionNumber, NumberGiver};
 use crate::http::{Query, Response, Status};
-use crate::relay::{LaneOrder, Wanted};
+use crate::lane_orders::{LaneOrder, Wanted};
 
 use super::{Orders, json, lanes};
 

@@ -3,9 +3,9 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::admin::SharedState;
 use crate::http::{Response, Status};
-use crate::relay::LaneOrder;
+use crate::lane_orders::LaneOrder;
+use crate::state::SharedState;
 
 /// What every lane answers to its order, in the order of the lanes.
 ///

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 
-use crate::admin::SharedState;
 use crate::http::{Answer, Method, Request, Response, Status};
-use crate::relay::{LaneOrder, NameKind, NotedName, NotedNames};
+use crate::lane_orders::{LaneOrder, NameKind, NotedName, NotedNames};
+use crate::state::SharedState;
 
 use super::{json, lanes};
 

@@ -4,39 +4,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use crate::http::{Response, Status, WORK_TIMEOUT};
 
 use super::{Orders, json};
-
-/// What came of a reload.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// The generation that is served now.
-    pub generation: u64,
-    /// How long it took.
-    pub took_ms: u64,
-    /// Every mistake; if there is one, nothing has changed.
-    pub errors: Vec<String>,
-    /// Materials that cannot be used as they are, while everything else that was read is served.
-    #[serde(default)]
-    pub faults: Vec<String>,
-    /// What is served, but probably not meant.
-    pub warnings: Vec<String>,
-}
-
-impl Verdict {
-    /// Whether what was read is served.
-    pub fn is_accepted(&self) -> bool {
-        self.errors.is_empty()
-    }
-
-    /// The outcome as written in `/state`.
-    pub fn outcome(&self) -> &'static str {
-        if self.is_accepted() { "accepted" } else { "refused" }
-    }
-}
 
 /// Reloads, and waits until every lane serves what was read.
 pub(super) fn carry_out(orders: &Orders) -> Response {

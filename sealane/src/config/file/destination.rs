@@ -7,12 +7,11 @@ use super::super::backend::{
 };
 use super::super::mistake::Problem;
 use super::super::reader::{Table, Value};
-use super::super::{BackendAddress, Balance, Destination, ProxyHeader, value};
+use super::super::{BACKENDS_MAX, BackendAddress, Balance, Destination, ProxyHeader, value};
 use super::listener::certificate_source;
 use super::policy::{REQUIRE_EXTENDED_MASTER_SECRET, alpn, versions};
 use super::proxy_header::proxy_header;
 use super::shared::Lanes;
-use crate::backends::BACKENDS_MAX;
 
 /// How backends are spoken to: the keys of a destination except its backends. Those of a listener
 /// hold for its routes as well, unless a route writes its own.

@@ -12,7 +12,7 @@ use super::claims::Claims;
 use super::listener::listener_list;
 use super::shared::Shared;
 use super::{FILE_LISTENER_EXAMPLE, LISTENERS_MAX};
-use crate::process::landlock::outside;
+use crate::sandbox::outside;
 
 /// What the files that are included say.
 #[derive(Default)]

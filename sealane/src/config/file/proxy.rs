@@ -4,7 +4,7 @@ use super::super::mistake::Problem;
 use super::super::network::{Network, network};
 use super::super::proxy::{AcceptProxy, PASSED_VALUES_MAX, PROXY_NETWORKS_MAX, UNIX};
 use super::super::reader::{Table, Value};
-use crate::proxy_header;
+use crate::config::proxy_header;
 
 /// Whether connections begin with a PROXY header, and whose counts.
 pub(super) fn accept_proxy(table: &mut Table<'_>) -> Option<AcceptProxy> {

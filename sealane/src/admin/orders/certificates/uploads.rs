@@ -9,10 +9,10 @@ use sealane_store::Store;
 use sealane_store_requests::{NotStored, StreamEnd, Upload};
 use serde::Serialize;
 
-use crate::control::unix_now;
 use crate::http::{Body, Response, Status};
 use crate::listener::StoreSummary;
 use crate::stores::checking_provider;
+use crate::timestamp::unix_now;
 
 use super::{EVERYTHING, Orders, Serving, answered, examined};
 

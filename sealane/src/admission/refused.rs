@@ -24,7 +24,7 @@ const CLIENTS_MAX: usize = 16;
 
 impl RefusedClients {
     /// Counts a client that ended by `cause`, if that is a refusal.
-    pub(crate) fn note(&self, client: Option<IpAddr>, cause: Cause) {
+    pub fn note(&self, client: Option<IpAddr>, cause: Cause) {
         if let Some(client) = client.filter(|_| is_refusal(cause)) {
             self.count(client);
         }

@@ -132,7 +132,7 @@ impl Place {
 }
 
 /// What the table of one lane takes.
-pub(crate) const CLIENT_TABLE_BYTES: u64 = (CLIENTS_MAX * size_of::<Place>()) as u64;
+pub const CLIENT_TABLE_BYTES: u64 = (CLIENTS_MAX * size_of::<Place>()) as u64;
 /// Places in all.
 const CLIENTS_MAX: usize = 16_384;
 /// Places that a client may have: four cache lines.

@@ -1,5 +1,8 @@
 //! What the control plane tells the admin thread: [`ControlState`], plain data behind a mutex.
 
+mod faults;
+mod verdict;
+
 use std::any::Any;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,14 +16,16 @@ use sealane_engine::client_certificates::RevocationList;
 use sealane_lanes::counters::Counters;
 
 use crate::access_log::{LaneLogCounters, LogFault, LogWriter, WriterCounters};
+use crate::admission::{ListenerCounters, RefusedClients};
 use crate::backends::{BackendCounters, Drained};
 use crate::config::{Limits, Tickets};
 use crate::file_tables::FileTables;
+use crate::lane_orders::LaneDesk;
 use crate::listener::{EXPIRIES_SHOWN_MAX, Fault, NameSummary, StoreSummary, Summary, list_file};
-use crate::relay::{LaneDesk, ListenerCounters, RefusedClients};
 use crate::timestamp::Timestamp;
 
-use super::{Faults, Verdict};
+pub use faults::{FAULTS_SHOWN_MAX, Faults};
+pub use verdict::Verdict;
 
 /// The control plane's side of the state: it writes on start, reload and drain; the admin thread
 /// reads on request. No lane knows of it, so a lock does no harm.
@@ -327,7 +332,7 @@ impl Reloads {
 }
 
 /// Reloads that are remembered.
-pub(super) const RELOADS_KEPT_MAX: usize = 10;
+pub const RELOADS_KEPT_MAX: usize = 10;
 
 /// One reload.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,11 +48,13 @@ impl LaneListenerCounters {
         &self.ends[blame as usize]
     }
 
-    pub(super) fn note_ended(&self, cause: Cause) {
+    /// Counts the end of a connection.
+    pub fn note_ended(&self, cause: Cause) {
         self.ended(cause.blame()).add(1);
     }
 
-    pub(super) fn note_handshake(&self, session: &ServerSession) {
+    /// Counts a completed handshake.
+    pub fn note_handshake(&self, session: &ServerSession) {
         match session.resumed() {
             true => self.resumed_handshakes.add(1),
             false => self.full_handshakes.add(1),

@@ -1,14 +1,22 @@
-//! Whom a listener lets in, and how many.
+//! The clients that a listener lets in, by address and by number, and counts of them.
+
+mod client_limits;
+mod listener_counters;
+mod refused;
 
 use std::net::IpAddr;
 use std::time::Instant;
 
 use sealane_lanes::cause::Cause;
 
-use super::client_limits::{Client, ClientTable};
-use super::listener_counters::{LaneListenerCounters, ListenerCounters};
 use crate::config::PerClient;
 use crate::networks::Access;
+
+use client_limits::{Client, ClientTable};
+
+pub use client_limits::CLIENT_TABLE_BYTES;
+pub use listener_counters::{LaneListenerCounters, ListenerCounters};
+pub use refused::RefusedClients;
 
 /// Whom one listener lets in: shared by all lanes and read-only, but for each lane's own counter.
 #[derive(Default)]
@@ -24,7 +32,7 @@ pub struct Admission {
 }
 
 /// What one lane knows of the clients that it has let in.
-pub(super) struct Visitors {
+pub struct Visitors {
     lane: usize,
     started_at: Instant,
     /// Made when a listener first limits what a client may have, and kept: connections that it has
@@ -38,11 +46,7 @@ impl Admission {
     ///
     /// # Errors
     /// It may not come in, and nothing is counted.
-    pub(super) fn admit(
-        &self,
-        address: Option<IpAddr>,
-        visitors: &mut Visitors,
-    ) -> Result<(), Cause> {
+    pub fn admit(&self, address: Option<IpAddr>, visitors: &mut Visitors) -> Result<(), Cause> {
         if address.is_some_and(|address| !self.access.admits(address)) {
             return Err(Cause::Denied);
         }
@@ -61,7 +65,7 @@ impl Admission {
     }
 
     /// The connection of a client that was let in from `address` has ended.
-    pub(super) fn leave(&self, address: Option<IpAddr>, visitors: &mut Visitors) {
+    pub fn leave(&self, address: Option<IpAddr>, visitors: &mut Visitors) {
         if let Some(counters) = self.counters(visitors.lane) {
             counters.open.subtract(1);
         }
@@ -71,18 +75,19 @@ impl Admission {
     }
 
     /// What lane number `lane` counts of the listener.
-    pub(super) fn counters(&self, lane: usize) -> Option<&LaneListenerCounters> {
+    pub fn counters(&self, lane: usize) -> Option<&LaneListenerCounters> {
         self.counted.lanes.get(lane).map(|counters| &**counters)
     }
 }
 
 impl Visitors {
-    pub(super) fn of_lane(lane: usize) -> Self {
+    /// Nothing is known yet on `lane`.
+    pub fn of_lane(lane: usize) -> Self {
         Self { lane, started_at: Instant::now(), table: None }
     }
 
     /// Prepares to count clients for listeners of which these are the admissions.
-    pub(super) fn prepare<'a>(&mut self, mut admissions: impl Iterator<Item = &'a Admission>) {
+    pub fn prepare<'a>(&mut self, mut admissions: impl Iterator<Item = &'a Admission>) {
         if self.table.is_none() && admissions.any(|admission| admission.per_client.is_limited()) {
             self.table = Some(ClientTable::new());
         }

@@ -5,15 +5,17 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
-use crate::proxy_header::{
-    Announced, Header, Malformed, Origin, TYPE_AUTHORITY, TYPE_UNIQUE_ID, Values,
-};
+use super::decode::{Header, Origin};
+use super::encode::Announced;
+use super::malformed::Malformed;
+use super::values::Values;
+use super::{TYPE_AUTHORITY, TYPE_UNIQUE_ID};
 
 /// What a PROXY header announced of a connection, beside its client's address.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source {
     /// Whether the client was let in, and so has to leave.
-    pub(super) is_admitted: bool,
+    pub is_admitted: bool,
     /// Whether the connection is the sender's own, such as a health check.
     pub is_own: bool,
     /// The address that the client connected to, if it was told.
@@ -61,7 +63,7 @@ impl Source {
     }
 
     /// Whether the header told the client's address; else it is that of the connection itself.
-    pub(super) fn has_client(&self) -> bool {
+    pub fn has_client(&self) -> bool {
         // One is told with the other.
         self.local.is_some()
     }
@@ -77,7 +79,7 @@ impl Source {
     }
 
     /// What backends are told of it, with the values of the types in `passed` in any case.
-    pub(super) fn announced<'a, K: Kernel>(
+    pub fn announced<'a, K: Kernel>(
         &'a self,
         link: &Link<'_, K>,
         passed: &'a [u8],
@@ -114,7 +116,7 @@ impl From<CompactAddress> for SocketAddr {
 }
 
 /// What an operator is told of somebody who may not announce clients.
-pub(super) fn untrusted(listener: &str, peer: Option<SocketAddr>) -> String {
+pub fn untrusted(listener: &str, peer: Option<SocketAddr>) -> String {
     let who = who(peer);
     format!(
         "listener {listener:?}: {who} is not in proxy_from, and was reset; if it is a balancer of \
@@ -123,12 +125,7 @@ pub(super) fn untrusted(listener: &str, peer: Option<SocketAddr>) -> String {
 }
 
 /// What an operator is told of bytes that are no header.
-pub(super) fn refused(
-    listener: &str,
-    peer: Option<SocketAddr>,
-    why: Malformed,
-    bytes: &[u8],
-) -> String {
+pub fn refused(listener: &str, peer: Option<SocketAddr>, why: Malformed, bytes: &[u8]) -> String {
     let (who, shown) = (who(peer), &bytes[..bytes.len().min(SHOWN_BYTES_MAX)]);
     let dots = if shown.len() < bytes.len() { "..." } else { "" };
     let shown = shown.escape_ascii();
