@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use sealane::config::Config;
+use sealane_config::Config;
 
 fuzz_target!(|text: &str| {
     if let Err(mistakes) = Config::parse(Path::new("fuzzed.toml"), text) {

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use sealane::config::Config;
-use sealane::convert::{Dialect, convert_text};
+use sealane_config::Config;
+use sealane_convert::{Dialect, convert_text};
 
 fuzz_target!(|text: &str| {
     let dialect = match text.as_bytes().first() {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealane::http::{Answer, HEAD_BYTES_MAX, Hosts, Opening, Response, Status, answer};
+use sealane_traffic::http::{Answer, HEAD_BYTES_MAX, Hosts, Opening, Response, Status, answer};
 
 fuzz_target!(|bytes: &[u8]| {
     let hosts = Hosts::with(&["metrics.example.com".into()]);

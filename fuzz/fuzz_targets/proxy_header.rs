@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sealane::proxy_header::{
+use sealane_traffic::proxy_header::{
     FIXED_LEN, Facts, Header, LINE_BYTES_MAX, REST_BYTES_MAX, Values, decode,
 };
 

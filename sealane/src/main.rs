@@ -3,14 +3,14 @@
 
 use std::io;
 
-use sealane::args::Arguments;
-use sealane::commands;
-use sealane::config::Config;
-use sealane::control::{ConfigSource, Control, ServeError};
-use sealane::exit::Exit;
-use sealane::file_tables::FileTables;
-use sealane::operator::{Priority, say_at};
-use sealane::relay::Relay;
+use sealane_command_line::args::Arguments;
+use sealane_command_line::commands;
+use sealane_command_line::exit::Exit;
+use sealane_config::Config;
+use sealane_control::file_tables::FileTables;
+use sealane_control::{ConfigSource, Control, ServeError};
+use sealane_operator::{Priority, say_at};
+use sealane_relay::Relay;
 
 fn main() -> Exit {
     match commands::run(Arguments::from_process().command, start_control) {

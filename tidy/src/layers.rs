@@ -141,16 +141,18 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 29] = [
+static LAYERS: [Layer; 37] = [
     Layer {
         folder: "fuzz",
         may_use: &[
-            "sealane",
+            "sealane-config",
+            "sealane-convert",
             "sealane-engine",
             "sealane-lab-model",
             "sealane-lab-sharing",
             "sealane-node",
             "sealane-store",
+            "sealane-traffic",
         ],
         bans: &[],
     },
@@ -240,20 +242,116 @@ static LAYERS: [Layer; 29] = [
     Layer { folder: "lab/examples", may_use: &[], bans: &[] },
     Layer { folder: "libssl", may_use: &[], bans: &[] },
     Layer { folder: "bytering", may_use: &[], bans: &[] },
+    // The program: it alone joins the control plane with the relay.
     Layer {
         folder: "sealane",
         may_use: &[
-            "sealane-certificate-files",
-            "sealane-lanes",
-            "sealane-operator",
-            "sealane-store",
-            "sealane-store-requests",
+            "sealane-command-line",
+            "sealane-config",
+            "sealane-control",
             "sealane-engine",
             "sealane-file-table",
+            "sealane-lanes",
+            "sealane-operator",
+            "sealane-relay",
             "sealane-reserved-port",
+            "sealane-store",
+            "sealane-traffic",
         ],
         bans: &[],
     },
+    Layer {
+        folder: "sealane/command-line",
+        may_use: &[
+            "sealane-certificate-files",
+            "sealane-config",
+            "sealane-control",
+            "sealane-convert",
+            "sealane-engine",
+            "sealane-file-table",
+            "sealane-listeners",
+            "sealane-operator",
+            "sealane-store",
+            "sealane-store-requests",
+            "sealane-traffic",
+        ],
+        bans: &[],
+    },
+    Layer {
+        folder: "sealane/convert",
+        may_use: &["sealane-certificate-files", "sealane-config", "sealane-engine"],
+        bans: &[],
+    },
+    // It gets the service of its lanes as an argument, so that it does not depend on the relay.
+    Layer {
+        folder: "sealane/control",
+        may_use: &[
+            "sealane-certificate-files",
+            "sealane-config",
+            "sealane-engine",
+            "sealane-file-table",
+            "sealane-lanes",
+            "sealane-listeners",
+            "sealane-operator",
+            "sealane-sandbox",
+            "sealane-store",
+            "sealane-store-requests",
+            "sealane-traffic",
+        ],
+        bans: &[],
+    },
+    Layer {
+        folder: "sealane/relay",
+        may_use: &[
+            "sealane-config",
+            "sealane-engine",
+            "sealane-file-table",
+            "sealane-lanes",
+            "sealane-operator",
+            "sealane-traffic",
+        ],
+        bans: &[],
+    },
+    Layer {
+        folder: "sealane/listeners",
+        may_use: &[
+            "sealane-certificate-files",
+            "sealane-config",
+            "sealane-engine",
+            "sealane-lanes",
+            "sealane-operator",
+            "sealane-sandbox",
+            "sealane-store",
+            "sealane-traffic",
+        ],
+        bans: &[],
+    },
+    Layer {
+        folder: "sealane/traffic",
+        may_use: &[
+            "sealane-config",
+            "sealane-engine",
+            "sealane-lanes",
+            "sealane-operator",
+            "sealane-sandbox",
+            "sealane-store",
+            "sealane-store-requests",
+        ],
+        bans: &[],
+    },
+    Layer {
+        folder: "sealane/config",
+        may_use: &[
+            "sealane-certificate-files",
+            "sealane-engine",
+            "sealane-lanes",
+            "sealane-operator",
+            "sealane-sandbox",
+            "sealane-store",
+        ],
+        bans: &[],
+    },
+    Layer { folder: "sealane/sandbox", may_use: &["sealane-operator"], bans: &[] },
     // A process of its own, which alone speaks to authorities: nothing links it.
     Layer {
         folder: "agent",

@@ -102,8 +102,8 @@ const BANNED_WORDS: [(&str, &str); 2] =
 
 /// Where nginx's configurations stand, or are read: its words are its own.
 const IN_NGINX: [&str; 3] = [
-    "sealane/src/convert/nginx",
-    "sealane/src/convert/tests/nginx",
+    "sealane/convert/src/nginx",
+    "sealane/convert/src/tests/nginx",
     "sealane/tests/convert/nginx-stream/",
 ];
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
-use sealane::process::filter::CALLS;
+use sealane_control::process::filter::CALLS;
 use sealane_reserved_port::ReservedPort;
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
 //! One bad certificate, list, key, store or folder holds up nothing else: at the start, at a reload
-//! and by the watch. The policy itself is tested where it is: `sealane/src/listener/last_good.rs`.
+//! and by the watch. The policy itself is tested where it is: `sealane/listeners/src/last_good.rs`.
 
 mod gone;
 mod quoted;

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
 use rustls::version::TLS13;
-use sealane::proxy_header::Facts;
 use sealane_reserved_port::ReservedPort;
+use sealane_traffic::proxy_header::Facts;
 
 use crate::client_certificates::authority::ClientAuthority;
 use crate::harness::backend::Backend;

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
 use rustls::version::TLS13;
-use sealane::proxy_header::decode;
+use sealane_traffic::proxy_header::decode;
 use serde_json::Value;
 
 use crate::harness::backend::Backend;

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use rustls::crypto::aws_lc_rs::cipher_suite;
 use rustls::version::{TLS12, TLS13};
-use sealane::proxy_header::Facts;
 use sealane_reserved_port::ReservedPort;
+use sealane_traffic::proxy_header::Facts;
 
 use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};

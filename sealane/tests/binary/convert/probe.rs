@@ -15,8 +15,8 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
-use sealane::proxy_header::Facts;
 use sealane_engine::policy::Suite;
+use sealane_traffic::proxy_header::Facts;
 
 use super::site::{ASKED, Site};
 use crate::client_certificates::authority::Shown;

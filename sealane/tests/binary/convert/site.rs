@@ -126,7 +126,7 @@ impl Site {
     }
 
     /// Certificates that a client may show, and what they are called.
-    pub(super) fn shown(&self) -> [(&'static str, Shown); 3] {
+    pub(crate) fn shown(&self) -> [(&'static str, Shown); 3] {
         [
             ("known", self.clients.issue(1, |_| {})),
             ("revoked", self.clients.issue(REVOKED, |_| {})),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use rcgen::CertificateParams;
-use sealane::proxy_header::decode;
+use sealane_traffic::proxy_header::decode;
 
 use crate::client_certificates::authority::ClientAuthority;
 use crate::harness::backend::Backend;
@@ -22,7 +22,7 @@ pub(super) struct Changing {
     tls_echo: SecuredBackend,
     lists: [String; 2],
     /// What a client of [`ANNOUNCED`] shows.
-    pub(super) shown: String,
+    pub shown: String,
     last: BTreeMap<Place, String>,
 }
 

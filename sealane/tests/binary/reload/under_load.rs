@@ -286,7 +286,7 @@ fn redirected(address: SocketAddr) -> io::Result<()> {
 /// A challenge that is answered.
 fn challenged(address: SocketAddr) -> io::Result<()> {
     let (token, text) = CHALLENGE;
-    let answer = answer_to(&format!("{}{token}", sealane::challenges::PREFIX), address)?;
+    let answer = answer_to(&format!("{}{token}", sealane_traffic::challenges::PREFIX), address)?;
     if answer.ends_with(text) { Ok(()) } else { Err(io::Error::other(answer)) }
 }
 

@@ -1,0 +1,435 @@
+//! The command line: what each command takes, and the help that people work from.
+
+mod certificates;
+mod convert;
+mod running;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::exit::Exit;
+use sealane_config::{
+    Address, Config, LANES_MAX, Limits, Mistakes, Problem, ProxyHeader, Simple, Tickets,
+    WrittenBackend, value,
+    value::{AlpnProtocol, ListenAddresses},
+};
+
+pub use certificates::{
+    BackupArguments, CertificatesCommand, ExportArguments, ImportArguments, KeyArguments,
+    ListArguments, ReachArguments, RemoveArguments, RestoreArguments, ServedArguments,
+    ShowArguments, StoreArguments, VerifyArguments,
+};
+pub use convert::ConvertArguments;
+use running::{BACKENDS_HELP, CONNECTIONS_HELP};
+pub use running::{
+    BackendArguments, BackendsCommand, CloseArguments, ConnectionsCommand,
+    ListConnectionsArguments, ListRunningArguments, ReloadArguments, SocketArguments,
+    StatusArguments,
+};
+
+/// Ends TLS on every core and relays plaintext to backends
+#[derive(Debug, Parser)]
+#[command(name = "sealane", version, arg_required_else_help = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Arguments {
+    /// Reads the process's arguments; ends the process with a message if they are not understood,
+    /// or with help if it is asked for.
+    pub fn from_process() -> Self {
+        let matches = Self::full_command().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command line with everything that is computed for its help.
+    pub fn full_command() -> clap::Command {
+        Self::command().mut_subcommand("serve", |serve| serve.after_long_help(serve_help()))
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Obtain certificates by ACME, and keep them in a store
+    #[command(disable_help_flag = true, after_long_help = AGENT_HELP)]
+    Agent {
+        /// What sealane-agent takes: see sealane agent --help
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
+    /// Drain backends of a running Sealane, and put them back
+    #[command(subcommand, after_long_help = BACKENDS_HELP)]
+    Backends(BackendsCommand),
+    /// Keep certificates in a store with sealed private keys
+    #[command(subcommand, after_long_help = CERTIFICATES_HELP)]
+    Certificates(CertificatesCommand),
+    /// Say everything that is wrong with a configuration, and what it will cost
+    Check(CheckArguments),
+    /// Print a completion script for a shell
+    #[command(after_long_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// List open connections of a running Sealane, and close them
+    #[command(subcommand, after_long_help = CONNECTIONS_HELP)]
+    Connections(ConnectionsCommand),
+    /// Convert the configuration of another program
+    #[command(after_long_help = convert::HELP)]
+    Convert(ConvertArguments),
+    /// Show Sealane at work, with a CA and a backend of its own
+    Demo(DemoArguments),
+    /// Show the machines that share certificates, or change their ticket keys
+    #[command(disable_help_flag = true, after_long_help = FLEET_HELP)]
+    Fleet {
+        /// What sealane-agent fleet takes: see sealane fleet --help
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
+    /// Print a man page
+    #[command(after_long_help = MAN_HELP)]
+    Man {
+        /// The command whose page is printed; without it, the page of sealane itself
+        command: Option<String>,
+    },
+    /// Have a running Sealane reload, and say what came of it
+    Reload(ReloadArguments),
+    /// End TLS and relay to backends until a signal comes
+    #[command(override_usage = SERVE_USAGE)]
+    Serve(ServeArguments),
+    /// Show what a running Sealane does
+    Status(StatusArguments),
+}
+
+/// What `sealane check` takes.
+#[derive(Args, Debug)]
+#[command(after_long_help = CHECK_HELP)]
+pub struct CheckArguments {
+    /// The configuration to check
+    #[arg(long, value_name = "FILE", default_value = "/etc/sealane/sealane.toml")]
+    pub config: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Check the configuration alone and open none of the files that it names, for a machine
+    /// without the keys
+    #[arg(long)]
+    pub no_files: bool,
+    /// Fail if there are warnings
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What `sealane demo` takes.
+#[derive(Args, Debug)]
+#[command(after_long_help = DEMO_HELP)]
+pub struct DemoArguments {
+    /// Fetch the page once, with the certificate verified, and again with a resumed session; then
+    /// end
+    #[arg(long)]
+    pub once: bool,
+    /// Listen here; on 127.0.0.1:8443 without it, with --once on any free port
+    #[arg(long, value_name = "ADDR:PORT", value_parser = value::listen_address)]
+    pub listen: Option<SocketAddr>,
+    /// Keep the demo CA and its certificate here
+    #[arg(long, value_name = "DIR", default_value = "demo-data")]
+    pub directory: PathBuf,
+}
+
+/// What `sealane serve` takes: a file, or flags alone for the simple case.
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    /// Read everything from a TOML file
+    ///
+    /// Every key is explained in the example that comes with Sealane, packaging/sealane.toml. A
+    /// file excludes all other flags.
+    #[arg(long, value_name = "FILE", conflicts_with_all = SIMPLE_FLAGS)]
+    pub config: Option<PathBuf>,
+    /// Accept TLS here; may be repeated
+    #[arg(long, long_help = LISTEN_HELP, value_name = "ADDR:PORT|unix:PATH",
+        required_unless_present = "config", value_parser = value::listen_addresses)]
+    pub listen: Vec<ListenAddresses>,
+    /// Relay plaintext there; may be repeated
+    ///
+    /// ADDR:PORT, HOST:PORT or unix:/PATH. Several take turns; one that fails rests. With tls://
+    /// before it the backend is spoken to in TLS, and its certificate is verified against the
+    /// system's roots; a file can name others.
+    #[arg(long, value_name = "[tls://]ADDR:PORT|unix:PATH", required_unless_present = "config",
+        value_parser = value::backend)]
+    pub backend: Vec<WrittenBackend>,
+    /// Serve the certificates of this file or directory; may be repeated
+    ///
+    /// store:PATH names a certificate store, see sealane certificates.
+    ///
+    /// A file has a chain and its key in PEM. From a directory come all NAME.pem files with both in
+    /// one, all NAME.crt or NAME.cer with NAME.key, and what certbot, lego, acme.sh and dehydrated
+    /// keep, in it or in a directory for each name, such as /etc/letsencrypt/live; other files are
+    /// passed over. The first certificate is served for names that no other covers.
+    #[arg(long, value_name = "PATH", required_unless_present = "config")]
+    pub certificates: Vec<PathBuf>,
+    /// The file with the sealing keys of a certificate store
+    #[arg(long, value_name = "FILE")]
+    pub store_key_file: Option<PathBuf>,
+    /// Speak these application protocols, the best first, parted by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = value::alpn_protocol)]
+    pub alpn: Vec<AlpnProtocol>,
+    /// Tell backends who the client is, by a PROXY protocol header; version 2 unless v1 is said
+    #[arg(long, value_name = "v1|v2", num_args = 0..=1, default_missing_value = "v2",
+        value_parser = value::proxy_header)]
+    pub proxy_header: Option<ProxyHeader>,
+    /// Run this many event loops, one thread each; one per core without it
+    #[arg(long, value_name = "N", value_parser = lanes)]
+    pub lanes: Option<NonZeroUsize>,
+    /// Serve metrics, health and state here, on loopback or a unix socket; nowhere without it
+    ///
+    /// Anything wider takes a file that says allow_remote = true.
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = value::admin_address)]
+    pub admin: Option<Address>,
+}
+
+impl ServeArguments {
+    /// Reads the file, or makes a configuration out of the flags.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn into_config(self) -> Result<Config, Mistakes> {
+        match self.config {
+            Some(file) => Config::load(&file),
+            None => Config::simple(Simple {
+                admin: self.admin,
+                alpn: self.alpn.into_iter().map(|protocol| protocol.0).collect(),
+                backends: self.backend,
+                certificates: self.certificates,
+                lanes: self.lanes,
+                listen: self.listen.into_iter().flat_map(|written| written.0).collect(),
+                proxy_header: self.proxy_header.unwrap_or_default(),
+                store_key_file: self.store_key_file,
+            }),
+        }
+    }
+}
+
+fn lanes(text: &str) -> Result<NonZeroUsize, Problem> {
+    text.parse().ok().filter(|lanes: &NonZeroUsize| lanes.get() <= LANES_MAX).ok_or_else(|| {
+        Problem::new(format!("{text:?} is not a number of lanes"), format!("1 to {LANES_MAX}"))
+    })
+}
+
+fn serve_help() -> String {
+    let limits = Limits::default();
+    let tickets = Tickets::default();
+    let time = value::duration_text;
+    let codes: String = Exit::OF_SERVE
+        .iter()
+        .map(|exit| format!("  {}  {}\n", exit.code(), exit.meaning()))
+        .collect();
+    format!(
+        "{SERVE_EXAMPLES}
+Defaults (a file changes them, key by key):
+  TLS 1.2 and 1.3; X25519MLKEM768, X25519, secp256r1, secp384r1; no ALPN
+  unknown names     the first certificate is served
+  session tickets   {count} per full handshake, key changed every {lifetime}
+  connections       {connections} in all, divided among the lanes; then the newest is reset
+  handshakes        {handshakes} in flight; then the oldest is reset
+  timeouts          handshake {handshake}, connect {connect}, idle {idle}, drain {drain};
+                    no greatest age
+  unfinished bytes  {unfinished} on each lane; then the longest wait is reset
+  access log        none
+
+{SERVE_SIGNALS}
+Exit codes:
+{codes}",
+        count = tickets.count,
+        lifetime = time(tickets.lifetime),
+        connections = limits.connections_max,
+        handshakes = limits.handshakes_max,
+        handshake = time(limits.timeouts.handshake),
+        connect = time(limits.connect_timeout),
+        idle = time(limits.timeouts.idle),
+        drain = time(limits.drain_timeout),
+        unfinished = value::size_text(limits.unfinished_bytes_per_lane_max as u64),
+    )
+}
+
+const SIMPLE_FLAGS: [&str; 8] = [
+    "listen",
+    "backend",
+    "certificates",
+    "store_key_file",
+    "alpn",
+    "proxy_header",
+    "lanes",
+    "admin",
+];
+
+const SERVE_USAGE: &str = "sealane serve --config FILE
+       sealane serve --listen ADDR:PORT --backend ADDR:PORT --certificates PATH [--lanes N] \
+[--alpn NAMES] [--proxy-header [v1|v2]] [--admin ADDR:PORT|unix:PATH]";
+
+const LISTEN_HELP: &str = "Accept TLS here; may be repeated
+
+The address is numeric: 0.0.0.0:443 for every IPv4 address, [::]:443 for IPv6; :443 is both. \
+unix:/PATH is a socket that this user and this user's group may open.";
+
+const SERVE_EXAMPLES: &str = "Examples:
+  sealane serve --listen 0.0.0.0:443 --backend 127.0.0.1:8080 --certificates /etc/sealane/certs
+  sealane serve --listen 0.0.0.0:443 --listen [::]:443 --backend unix:/run/app.sock \\
+      --certificates www.pem --lanes 4 --admin 127.0.0.1:9180
+  sealane check --config /etc/sealane/sealane.toml && \\
+      sealane serve --config /etc/sealane/sealane.toml
+";
+
+const SERVE_SIGNALS: &str = "Signals:
+  SIGHUP            reload the configuration, all certificates in files and the sealing keys
+  SIGTERM, SIGINT   serve on for the drain delay, if there is one; then drain: accept no more, let
+                    connections finish, cut the rest at the drain timeout. A second one ends the
+                    delay, and another cuts what is left at once
+
+Faults:
+  A certificate, list, key, store or folder with a fault stops neither a start nor a reload: its
+  last good state is used; without one, clients that need it are refused. The log, sealane status
+  and /healthz name each fault.
+
+Reload (SIGHUP, or a change of the configuration or of a certificate file):
+  All is read and checked before anything changes. A mistake in the configuration changes nothing,
+  and is logged. Open connections keep their settings. New listeners open, removed ones drain.
+  Session tickets stay valid. Changes of [admin], [access_log], [process], lanes, pin_lanes, and
+  the lifetime and root of tickets need a restart.
+
+Files:
+  FILE              the configuration; relative paths in it start at its folder
+  PATH              chains and keys; watched for changes. Private keys should be readable by this
+                    user or its group alone
+
+Environment, as systemd sets it:
+  NOTIFY_SOCKET     where readiness and the end are told, and listening sockets are left for the
+                    next process
+  LISTEN_FDS        what the process before has left there, with LISTEN_PID and LISTEN_FDNAMES
+  WATCHDOG_USEC     how often it must be told that every lane answers, with WATCHDOG_PID
+  JOURNAL_STREAM    lines on standard error have a priority if that is the journal
+";
+
+const FLEET_HELP: &str = "\
+Becomes the program sealane-agent, which lies beside this one or in ../libexec and knows the etcd \
+that machines share certificates through.
+
+Exit codes:
+  0  done
+  1  it failed, or is not installed
+  2  the command line is not understood
+  3  its configuration is not in order
+
+Examples:
+  sealane fleet status
+  sealane fleet rotate-tickets
+";
+
+const AGENT_HELP: &str = "Becomes the program sealane-agent, which lies beside this one or in \
+../libexec. It fills a certificate store, from which sealane serve takes certificates and answers \
+challenges.
+
+Commands:
+  check         check its configuration; makes the store if there is none
+  fleet         the same as sealane fleet
+  renew NAME    order a new certificate for NAME now, and wait for it
+
+Exit codes:
+  0  ended as asked; or its configuration is in order
+  1  it failed, or is not installed
+  2  the command line is not understood
+  3  its configuration or the store is missing or not in order; nothing started
+
+Examples:
+  sealane agent check --config /etc/sealane/agent.toml
+  sealane agent renew www.example.com
+  sealane agent --config /etc/sealane/agent.toml
+";
+
+const CHECK_HELP: &str =
+    "Reads the configuration and every certificate and key, decodes each key, \
+looks up every backend, and opens no listener. All mistakes are printed at once, each with its \
+file, line, column, field and remedy; then what the configuration will cost in memory and file \
+descriptors. What its user may not read is a mistake: ask as the user of the service.
+
+Notes are about the limits of this shell; those of a service are set by its unit.
+
+Exit codes:
+  0  in order; there may be warnings, but not with --strict
+  3  not in order
+  6  in order, but with warnings (--strict only)
+
+For CI, where neither keys nor backends are at hand:
+  sealane check --no-files --strict --config sealane.toml
+
+Example:
+  runuser -u sealane -- sealane check --json | jq .errors
+";
+
+const CERTIFICATES_HELP: &str = "\
+A store holds certificates with their private keys sealed by a key that is not in it. A listener \
+serves from it with certificates = [\"store:PATH\"], and what is imported or removed is served \
+from the next hello on, with no reload. Commands may run while it is served.
+
+To begin:
+  sealane certificates import --store /var/lib/sealane/store --key-file /etc/sealane/store.key \\
+      --create /etc/letsencrypt/live/*/combined.pem
+  sealane serve --listen 0.0.0.0:443 --backend 127.0.0.1:8080 \\
+      --certificates store:/var/lib/sealane/store --store-key-file /etc/sealane/store.key
+
+To change the sealing key:
+  1. Put a new key in the first line of the key file (openssl rand -base64 32), above the old one.
+     A running Sealane reads a file by itself and runs a command at SIGHUP; wait until it says that
+     it reloaded. It gets a credential from systemd at its start only: restart it.
+  2. sealane certificates reseal --store PATH --key-file FILE
+  3. Remove the old line.
+  What the old key sealed is still in unused pages of the store: if that key has leaked, replace
+  the private keys as well.
+
+Exit codes:
+  0  done
+  1  verify found a problem; remove did not find a name
+  3  a certificate, the store or its key is not in order; nothing was changed, but for batches of
+     1,000 that import or reseal had finished: run it again
+";
+
+const COMPLETIONS_HELP: &str = "Examples:
+  sealane completions bash > /usr/share/bash-completion/completions/sealane
+  sealane completions zsh > /usr/share/zsh/site-functions/_sealane
+  sealane completions fish > /usr/share/fish/vendor_completions.d/sealane.fish
+";
+
+const DEMO_HELP: &str =
+    "Starts a small HTTP backend, Sealane in front of it, and metrics on a free \
+port, and prints lines for curl and openssl that verify the certificate. The page shows what \
+Sealane told the backend about the connection: lane, TLS version, suite, group, server name, \
+resumed or not. Ctrl-C ends it.
+
+Files:
+  DIR/ca.pem         the demo CA's certificate; its key is not kept
+  DIR/localhost.pem  certificate and key for localhost, *.demo.localhost, 127.0.0.1 and ::1
+Both are made when they are missing or have less than a day left.
+
+Exit codes:
+  0  ended as asked; with --once, every page came and was verified
+  1  a page did not come, or failed while it ran
+  3  the address or the directory cannot be had; nothing started
+
+Example:
+  sealane demo --once --listen 127.0.0.1:9443
+";
+
+const MAN_HELP: &str = "Examples:
+  sealane man | man -l -
+  sealane man serve > /usr/share/man/man1/sealane-serve.1
+";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! What one listener takes: from whom, how many, and for how long.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use sealane_lanes::liveness::{KeepAlive, Liveness};
+use sealane_lanes::timeouts::Timeouts;
+
+use super::network::Network;
+use super::value::duration_text;
+
+/// The limits of one listener. What is counted in all is divided among the lanes, as that of the
+/// process is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerLimits {
+    /// Networks from which clients may come, and nobody else; everybody if there are none.
+    pub allow: Vec<NetworkSource>,
+    /// Open client connections; without it, as many as the process may have.
+    pub connections_max: Option<NonZeroUsize>,
+    /// Networks from which nobody may come, whatever `allow` says.
+    pub deny: Vec<NetworkSource>,
+    /// How the kernel finds out that clients and backends are gone.
+    pub liveness: Liveness,
+    /// What one client may take of it.
+    pub per_client: PerClient,
+    /// Where a connection falls.
+    pub steering: Steering,
+    /// How long a connection may take, and be still.
+    pub timeouts: Timeouts,
+}
+
+/// Which lane a connection falls to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steering {
+    /// All of one client to one.
+    Client,
+    /// Any.
+    #[default]
+    Connection,
+    /// One that is tied to the processor at which it arrives.
+    Core,
+}
+
+/// Where networks are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkSource {
+    /// A file with one on each line.
+    File(PathBuf),
+    /// In the configuration itself.
+    Network(Network),
+}
+
+impl NetworkSource {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Network(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for NetworkSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Network(network) => network.fmt(f),
+        }
+    }
+}
+
+/// What one client may take: an IPv4 address, or an IPv6 network of 64 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerClient {
+    /// Open connections.
+    pub connections_max: Option<NonZeroUsize>,
+    /// Handshakes begun in a second; twice as many at once.
+    pub handshakes_per_s: Option<NonZeroUsize>,
+}
+
+impl PerClient {
+    /// Whether anything is limited.
+    pub fn is_limited(self) -> bool {
+        self != Self::default()
+    }
+
+    /// What each of `lanes` gives a client. A client's connections fall to lanes by chance, and no
+    /// lane knows what it has on the others, so it has between one share and `lanes` of them: this
+    /// is the least share with which all lanes together give what is asked for.
+    pub fn per_lane(self, lanes: NonZeroUsize) -> Self {
+        let share = |whole: NonZeroUsize| {
+            NonZeroUsize::new(whole.get().div_ceil(lanes.get())).unwrap_or(NonZeroUsize::MIN)
+        };
+        Self {
+            connections_max: self.connections_max.map(share),
+            handshakes_per_s: self.handshakes_per_s.map(share),
+        }
+    }
+}
+
+impl ListenerLimits {
+    /// A lane's share of the listener's connections. All lanes together never have more than the
+    /// whole.
+    pub fn connections_per_lane(&self, lanes: NonZeroUsize) -> Option<usize> {
+        self.connections_max.map(|whole| whole.get() / lanes)
+    }
+
+    /// What each lane gives a client: all that is asked for, if a client has but one lane.
+    pub fn per_client_on_lane(&self, lanes: NonZeroUsize) -> PerClient {
+        match self.steering {
+            Steering::Client => self.per_client,
+            Steering::Connection | Steering::Core => self.per_client.per_lane(lanes),
+        }
+    }
+
+    /// Those that are not as they are by default, by their keys and about as they are written.
+    pub fn chosen(&self) -> BTreeMap<&'static str, String> {
+        let default = Self::default().timeouts;
+        let Timeouts { backend, client, half_closed, handshake, idle } = self.timeouts;
+        let unless = |time, default| (time != default).then_some(time);
+        let times = [
+            ("backend_timeout", backend),
+            ("client_timeout", client),
+            ("half_closed_timeout", unless(half_closed, default.half_closed)),
+            ("handshake_timeout", unless(handshake, default.handshake)),
+            ("idle_timeout", unless(idle, default.idle)),
+            ("user_timeout", self.liveness.user_timeout),
+        ];
+        let counts = [
+            ("connections", self.connections_max, ""),
+            ("connections_per_client", self.per_client.connections_max, ""),
+            ("handshakes_per_client", self.per_client.handshakes_per_s, "/s"),
+        ];
+        let steering = match self.steering {
+            Steering::Client => Some("client"),
+            Steering::Connection => None,
+            Steering::Core => Some("core"),
+        };
+        let rest = [
+            ("allow", networks_text(&self.allow)),
+            ("deny", networks_text(&self.deny)),
+            ("keepalive", self.liveness.keep_alive.map(keep_alive_text)),
+            ("steer", steering.map(str::to_owned)),
+        ];
+        let times = times.map(|(key, time)| (key, time.map(duration_text)));
+        let counts = counts.map(|(key, n, unit)| (key, n.map(|n| format!("{n}{unit}"))));
+        let all = times.into_iter().chain(counts).chain(rest);
+        all.filter_map(|(key, text)| Some((key, text?))).collect()
+    }
+
+    /// The files that networks are read from.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.allow.iter().chain(&self.deny).filter_map(NetworkSource::file)
+    }
+}
+
+/// The first few of them, if there are any.
+fn networks_text(sources: &[NetworkSource]) -> Option<String> {
+    let shown = sources.iter().take(SOURCES_SHOWN_MAX).map(ToString::to_string);
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match sources.len().saturating_sub(SOURCES_SHOWN_MAX) {
+        0 => (!sources.is_empty()).then_some(shown),
+        more => Some(format!("{shown} and {more} more")),
+    }
+}
+
+fn keep_alive_text(KeepAlive { idle, every, count }: KeepAlive) -> String {
+    format!("idle {}, every {}, count {count}", duration_text(idle), duration_text(every))
+}
+
+/// Networks and files of one list that are shown.
+const SOURCES_SHOWN_MAX: usize = 5;
+/// Networks of one list, those of files included.
+pub const NETWORKS_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LANES_MAX;
+
+    #[test]
+    fn lanes_together_have_never_more_than_the_listener_may_have() {
+        for whole in [1, 7, 1_024, 10_007].map(|whole| NonZeroUsize::new(whole).unwrap()) {
+            let limits =
+                ListenerLimits { connections_max: Some(whole), ..ListenerLimits::default() };
+            for lanes in (1..=LANES_MAX).map(|lanes| NonZeroUsize::new(lanes).unwrap()) {
+                let together = limits.connections_per_lane(lanes).unwrap() * lanes.get();
+                assert!(together <= whole.get() && together + lanes.get() > whole.get());
+            }
+        }
+        let unlimited = ListenerLimits::default();
+        assert_eq!(unlimited.connections_per_lane(NonZeroUsize::MIN), None);
+    }
+
+    /// What is documented: from the limit up to one less than a connection more on each lane.
+    #[test]
+    fn a_client_gets_what_is_asked_for_and_less_than_one_more_on_each_lane() {
+        for whole in [1, 3, 20, 1_024, 10_007].map(|whole| NonZeroUsize::new(whole).unwrap()) {
+            let asked = PerClient { connections_max: Some(whole), handshakes_per_s: Some(whole) };
+            for lanes in (1..=LANES_MAX).map(|lanes| NonZeroUsize::new(lanes).unwrap()) {
+                let PerClient { connections_max, handshakes_per_s } = asked.per_lane(lanes);
+                for share in [connections_max, handshakes_per_s] {
+                    let together = share.unwrap().get() * lanes.get();
+                    assert!((whole.get()..whole.get() + lanes.get()).contains(&together));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What checks have found of backends, told to lanes as a mask for each destination.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sealane_lanes::generation::Generation;
+use sealane_lanes::kernel::Address;
+use sealane_lanes::mailbox::Mail;
+
+use super::{Control, Event};
+use sealane_config::{Check, ProxyHeader};
+use sealane_operator::{Priority, say_at};
+use sealane_traffic::backends::{Backend, PlannedBackend, RelaySettings, Target};
+use sealane_traffic::checks::{Checker, Found};
+use sealane_traffic::proxy_header::{V1_OF_NOBODY, V2_OF_NOBODY};
+
+/// What is checked, and what was found of it.
+#[derive(Default)]
+pub(super) struct Health {
+    /// The numbers of those that are checked.
+    checked: HashSet<u64>,
+    /// By address; equal ones are checked once, whoever has them.
+    targets: HashMap<Address, Vec<Arc<Target>>>,
+    states: HashMap<u64, Known>,
+    /// Numbers that were given out.
+    ids: u64,
+    /// Those of them that were given out when it was last decided what is checked.
+    ids_before: u64,
+}
+
+/// What checks have found of a target.
+#[derive(Clone)]
+struct Known {
+    /// Since when it is up again; none if it is not, or was never found down.
+    back_since: Option<Instant>,
+    state: Result<(), String>,
+}
+
+impl Health {
+    /// What is checked where `planned` is at `address`, if it is checked.
+    pub(super) fn target(
+        &mut self,
+        address: &Address,
+        planned: &PlannedBackend,
+    ) -> Option<Arc<Target>> {
+        // How fast a backend comes back is no part of how it is checked.
+        let check = Check { slow_start: Duration::ZERO, ..planned.check.clone()? };
+        let mut target = Target {
+            address: address.clone(),
+            check,
+            header: of_nobody(planned.proxy_header),
+            id: self.ids + 1,
+            is_up: None,
+            tls: planned.tls.clone(),
+        };
+        let others = self.targets.get(address).map_or(&[][..], Vec::as_slice);
+        // What an older generation still has is not checked any more: nothing new is known of it.
+        let others =
+            others.iter().filter(|o| o.id > self.ids_before || self.checked.contains(&o.id));
+        if let Some(equal) = others.clone().find(|other| alike(other, &target) == ALL_ALIKE) {
+            return Some(Arc::clone(equal));
+        }
+        self.ids += 1;
+        // Until the new check has found something, what the one most like it has found holds. Of
+        // equals one that is up: it is tried, and the check finds out.
+        let known = others.filter_map(|other| Some((other, self.states.get(&other.id)?)));
+        let known = known.max_by_key(|(o, known)| (alike(o, &target), known.state.is_ok()));
+        if let Some(known) = known.map(|(_, known)| known.clone()) {
+            target.is_up = Some(known.state.is_ok());
+            self.states.insert(target.id, known);
+        }
+        let target = Arc::new(target);
+        self.targets.entry(address.clone()).or_default().push(Arc::clone(&target));
+        Some(target)
+    }
+
+    /// Those of `backends` that are down, by bit.
+    pub(super) fn down(&self, backends: &[Backend]) -> u64 {
+        let bits = backends.iter().enumerate().map(|(index, backend)| {
+            u64::from(self.of(backend).is_some_and(Result::is_err)) << index
+        });
+        bits.sum()
+    }
+
+    /// What checks have found of `backend`; none if it is not checked, or was not yet.
+    pub(super) fn of(&self, backend: &Backend) -> Option<&Result<(), String>> {
+        Some(&self.states.get(&backend.target.as_ref()?.id)?.state)
+    }
+
+    /// The positions of those of `backends` that have come back no longer than `slow_start_ms` ago,
+    /// with how long ago that was.
+    fn back_for_ms(&self, backends: &[Backend], slow_start_ms: u64) -> Vec<(usize, u64)> {
+        let back_for_ms = |backend: &Backend| {
+            let since = self.states.get(&backend.target.as_ref()?.id)?.back_since?;
+            let back_for_ms = u64::try_from(since.elapsed().as_millis()).ok()?;
+            Some(back_for_ms).filter(|back_for_ms| *back_for_ms < slow_start_ms)
+        };
+        let backends = backends.iter().enumerate();
+        backends.filter_map(|(index, backend)| Some((index, back_for_ms(backend)?))).collect()
+    }
+
+    /// Notes what was found of the target `id`; returns whether it was down before.
+    fn note(&mut self, id: u64, state: Result<(), String>) -> bool {
+        let was_down = self.states.get(&id).is_some_and(|known| known.state.is_err());
+        let back_since = match (&state, self.states.get(&id)) {
+            (Ok(()), Some(_)) if was_down => Some(Instant::now()),
+            (Ok(()), Some(known)) => known.back_since,
+            (Ok(()), None) | (Err(_), _) => None,
+        };
+        self.states.insert(id, Known { back_since, state });
+        was_down
+    }
+
+    /// Forgets what nobody checks any more.
+    pub(super) fn prune(&mut self) {
+        self.targets.retain(|_, targets| {
+            targets.retain(|target| Arc::strong_count(target) > 1);
+            !targets.is_empty()
+        });
+        let ids: HashSet<u64> = self.targets.values().flatten().map(|target| target.id).collect();
+        self.states.retain(|id, _| ids.contains(id));
+    }
+}
+
+impl Control {
+    /// Checks the backends of `generation` from now on, and no others.
+    pub(super) fn check_backends(&mut self, generation: &Generation<RelaySettings>) {
+        let mut targets: Vec<Arc<Target>> = backends(generation)
+            .filter_map(|backend| backend.target.as_ref().map(Arc::clone))
+            .collect();
+        targets.sort_by_key(|target| target.id);
+        targets.dedup_by_key(|target| target.id);
+        let health = &mut self.registries.health;
+        health.checked = targets.iter().map(|target| target.id).collect();
+        health.ids_before = health.ids;
+        if self.checker.is_none() && !targets.is_empty() {
+            let events = self.notices.clone();
+            let tell = move |found| {
+                // Nobody listens any more when the process is about to end.
+                let _ = events.send(Event::Checked(found));
+            };
+            match Checker::start(tell) {
+                Ok(checker) => self.checker = Some(checker),
+                Err(error) => {
+                    let text = format!("backends are not checked: {error}");
+                    say_at(Priority::Error, &text);
+                }
+            }
+        }
+        if let Some(checker) = &self.checker {
+            checker.check(targets);
+        }
+    }
+
+    /// Tells lanes what checks have found, and whoever reads the log.
+    pub(super) fn end_check(&mut self, found: Found) {
+        let Found { id, state } = found;
+        let current = self.generations.last();
+        let known = current.and_then(|current| {
+            backends(current).find(|b| b.target.as_ref().is_some_and(|target| target.id == id))
+        });
+        // One may have left the configuration meanwhile.
+        let Some(backend) = known else { return };
+        let (label, address) = (&backend.label, &backend.address);
+        let (priority, text) = match &state {
+            Ok(()) => (Priority::Information, format!("backend {label} at {address} is up")),
+            Err(why) => (Priority::Warning, format!("backend {label} at {address} is down: {why}")),
+        };
+        let is_down = state.is_err();
+        let was_down = self.registries.health.note(id, state);
+        // Lanes take who is not known to be down for one that is up.
+        if is_down != was_down {
+            for generation in &self.generations {
+                self.tell_lanes(generation, id);
+            }
+        }
+        if let Some(current) = self.generations.last() {
+            let shown = super::build::shown_backends(current, &self.registries.health);
+            self.state.lock().backends = shown;
+        }
+        // Last, so that metrics and the admin address agree with the line.
+        say_at(priority, &text);
+    }
+
+    /// Tells lanes since when backends of `generation` are back, before they have it: what a lane
+    /// remembers of a destination begins anew with each generation.
+    pub(super) fn tell_who_is_back(&self, generation: &Generation<RelaySettings>) {
+        for listener in &generation.listeners {
+            for (position, destination) in listener.settings.destinations.iter().enumerate() {
+                let (backends, slow_start_ms) = (&destination.backends, destination.slow_start_ms);
+                let back = self.registries.health.back_for_ms(backends, slow_start_ms);
+                for lane in self.lanes.iter().filter(|_| !back.is_empty()) {
+                    let (settings, number) = (Arc::clone(&listener.settings), lane.number);
+                    let back = back.clone();
+                    lane.post(Mail::Run(Box::new(move |now_ms| {
+                        if let Some(memory) = settings.destinations[position].memories.get(number) {
+                            for (index, back_for_ms) in back {
+                                memory.note_back(index, now_ms.saturating_sub(back_for_ms));
+                            }
+                        }
+                    })));
+                }
+            }
+        }
+    }
+
+    fn tell_lanes(&self, generation: &Generation<RelaySettings>, id: u64) {
+        for listener in &generation.listeners {
+            for (position, destination) in listener.settings.destinations.iter().enumerate() {
+                let is_it = |backend: &Backend| {
+                    backend.target.as_ref().is_some_and(|target| target.id == id)
+                };
+                if !destination.backends.iter().any(is_it) {
+                    continue;
+                }
+                let down = self.registries.health.down(&destination.backends);
+                for lane in &self.lanes {
+                    let (settings, number) = (Arc::clone(&listener.settings), lane.number);
+                    lane.post(Mail::Run(Box::new(move |now_ms| {
+                        if let Some(memory) = settings.destinations[position].memories.get(number) {
+                            memory.note_checked(down, now_ms);
+                        }
+                    })));
+                }
+            }
+        }
+    }
+}
+
+fn backends(generation: &Generation<RelaySettings>) -> impl Iterator<Item = &Backend> {
+    let listeners = generation.listeners.iter();
+    let destinations = listeners.flat_map(|listener| &listener.settings.destinations);
+    destinations.flat_map(|destination| &destination.backends)
+}
+
+/// In what two targets of one address are alike, what says most about a backend first: how TLS is
+/// spoken, what is asked, with which header, and the whole of the check.
+fn alike(one: &Target, other: &Target) -> [bool; 4] {
+    let tls =
+        |target: &Target| target.tls.as_ref().map(|tls| (tls.context.digest(), tls.name.clone()));
+    [
+        tls(one) == tls(other),
+        one.check.kind == other.check.kind,
+        one.header == other.header,
+        one.check == other.check,
+    ]
+}
+
+const ALL_ALIKE: [bool; 4] = [true; 4];
+
+/// The PROXY header of a connection that nobody else is behind.
+fn of_nobody(header: ProxyHeader) -> &'static [u8] {
+    match header {
+        ProxyHeader::Off => b"",
+        ProxyHeader::V1 => V1_OF_NOBODY,
+        ProxyHeader::Pass(_) | ProxyHeader::V2(_) => V2_OF_NOBODY,
+    }
+}

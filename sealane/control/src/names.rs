@@ -1,0 +1,137 @@
+//! Names of backends, followed while they are served.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
+use sealane_lanes::handover::Parcel;
+use sealane_lanes::mailbox::Mail;
+
+use super::build::{Registries, shown_backends};
+use super::{Control, Event};
+use sealane_listeners::{Answers, NameNews, look_again, shown_addresses};
+use sealane_operator::{Priority, say, say_at};
+use sealane_traffic::backends::RelaySettings;
+
+impl Control {
+    /// Looks names up whose time has come.
+    pub(super) fn look_for_names(&mut self) {
+        if self.is_looking {
+            return;
+        }
+        let due = self.registries.names.due(Instant::now());
+        if due.is_empty() {
+            return;
+        }
+        let events = self.notices.clone();
+        let tell = move |answers| {
+            // Nobody listens any more when the process is about to end.
+            let _ = events.send(Event::Looked(answers));
+        };
+        // Without a thread it is tried the next time.
+        self.is_looking = look_again(due, tell).is_ok();
+    }
+
+    /// Serves what a look has found. No file is read: what has changed there is another matter.
+    pub(super) fn end_look(&mut self, answers: &Answers) {
+        self.is_looking = false;
+        let news = self.registries.names.follow(answers);
+        for (name, news) in news.iter().take(NEWS_SHOWN_MAX) {
+            let addresses = shown_addresses(self.registries.names.addresses(name));
+            match news {
+                NameNews::Back => say(&format!("backends {name} resolves again")),
+                NameNews::Moved => say(&format!("backends {name} are at {addresses}")),
+                NameNews::Lost(why) => {
+                    let kept = match addresses.as_str() {
+                        "" => "connections to it are refused until it does".to_owned(),
+                        _ => format!("{addresses} is used as before"),
+                    };
+                    let text = format!("backends {name} does not resolve any more: {why}; {kept}");
+                    say_at(Priority::Warning, &text);
+                }
+            }
+        }
+        if let Some(more) = news.len().checked_sub(NEWS_SHOWN_MAX + 1) {
+            say(&format!("… and {} more names; /state has all", more + 1));
+        }
+        if news.values().any(|news| *news == NameNews::Moved) {
+            self.move_backends();
+        }
+        self.state.lock().names = self.registries.names.summaries();
+    }
+
+    /// Publishes the generation that is served with its backends where their names lead now.
+    fn move_backends(&mut self) {
+        let Some(current) = self.generations.last() else { return };
+        let number = self.number + 1;
+        let moved = moved(current, number, self.config.lanes, &mut self.registries);
+        let Some(generation) = moved.map(Arc::new) else { return };
+        self.number = number;
+        {
+            let mut state = self.state.lock();
+            state.generations.publish(number, &generation);
+            state.backends = shown_backends(&generation, &self.registries.health);
+        }
+        self.check_backends(&generation);
+        self.tell_who_is_back(&generation);
+        for lane in &self.lanes {
+            let (generation, parcel) = (Arc::clone(&generation), Parcel::default());
+            lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
+        }
+        self.generations.push(generation);
+        say(&format!("backends have moved: generation {number}"));
+    }
+}
+
+/// `generation` as the next one, with backends where their names lead now; none if nothing is new.
+fn moved(
+    generation: &Generation<RelaySettings>,
+    number: u64,
+    lanes: NonZeroUsize,
+    registries: &mut Registries,
+) -> Option<Generation<RelaySettings>> {
+    let mut has_moved = false;
+    let listeners = generation.listeners.iter().map(|listener| {
+        let mut settings = Arc::clone(&listener.settings);
+        for position in 0..settings.destinations.len() {
+            if let Some(moved) = registries.moved(&settings.destinations[position], lanes) {
+                Arc::make_mut(&mut settings).destinations[position] = moved;
+                has_moved = true;
+            }
+        }
+        with(listener, settings)
+    });
+    let listeners = listeners.collect();
+    has_moved.then_some(Generation { number, limits: generation.limits.clone(), listeners })
+}
+
+/// `listener` with other settings.
+fn with(
+    listener: &Listener<RelaySettings>,
+    settings: Arc<RelaySettings>,
+) -> Listener<RelaySettings> {
+    let named = listener.named.iter().map(|named| Named {
+        pattern: named.pattern.clone(),
+        number: named.number,
+        context: named.context.as_ref().map(Arc::clone),
+    });
+    Listener {
+        number: listener.number,
+        keys: listener.keys.clone(),
+        preamble: listener.preamble,
+        speech: match &listener.speech {
+            Speech::Plain => Speech::Plain,
+            Speech::Sealed => Speech::Sealed,
+            Speech::Tls(context) => Speech::Tls(Arc::clone(context)),
+        },
+        named: named.collect(),
+        liveness: listener.liveness,
+        steer: listener.steer,
+        timeouts: listener.timeouts,
+        settings,
+    }
+}
+
+/// Names of which is told what is new after one look.
+const NEWS_SHOWN_MAX: usize = 20;
