@@ -11,13 +11,13 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-
-use crate::exit::Exit;
 use sealane_config::{
     Address, Config, LANES_MAX, Limits, Mistakes, Problem, ProxyHeader, Simple, Tickets,
     WrittenBackend, value,
     value::{AlpnProtocol, ListenAddresses},
 };
+
+use crate::exit::Exit;
 
 pub use certificates::{
     BackupArguments, CertificatesCommand, ExportArguments, ImportArguments, KeyArguments,

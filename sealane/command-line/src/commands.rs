@@ -15,10 +15,11 @@ pub mod status;
 
 use std::io::{self, Write as _};
 
-use crate::args::Command;
-use crate::exit::Exit;
 use sealane_control::StartControl;
 use sealane_operator::{Priority, say_at};
+
+use crate::args::Command;
+use crate::exit::Exit;
 
 /// Carries out `command`, whose results go to standard output; `start_control` starts a terminator.
 ///

@@ -1,10 +1,9 @@
 //! The program's own log as JSON, where it shares a stream with the access log.
 
-use serde::Serialize;
-
 use sealane_config::timestamp::Timestamp;
 use sealane_config::{AccessLogDestination, Config};
 use sealane_operator::{Priority, write_as};
+use serde::Serialize;
 
 /// One line of the program's own log.
 #[derive(Serialize)]

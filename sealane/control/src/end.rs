@@ -3,15 +3,15 @@
 
 use std::time::{Duration, Instant};
 
+use sealane_config::value::duration_text;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
+use sealane_operator::{Priority, say, say_at};
 use signal_hook::consts::SIGHUP;
 
 use super::{Control, Event, Outcome, ServeError};
 use crate::state::Phase;
 use crate::systemd;
-use sealane_config::value::duration_text;
-use sealane_operator::{Priority, say, say_at};
 
 /// A process that was told to end, and serves on for a while.
 pub(super) struct Leaving {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use sealane_config::timestamp::Timestamp;
 use sealane_lanes::mailbox::Mail;
+use sealane_listeners::Fault;
+use sealane_operator::{Priority, say, say_at};
 
 use super::Control;
 use super::watch::{fingerprint, unfollowed};
 use crate::state::{Faults, Verdict};
-use sealane_config::timestamp::Timestamp;
-use sealane_listeners::Fault;
-use sealane_operator::{Priority, say, say_at};
 
 impl Control {
     /// Notes which materials are faulty now, and how they looked `before` they were read.

@@ -4,16 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sealane_config::{Check, ProxyHeader};
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::mailbox::Mail;
-
-use super::{Control, Event};
-use sealane_config::{Check, ProxyHeader};
 use sealane_operator::{Priority, say_at};
-use sealane_traffic::backends::{Backend, PlannedBackend, RelaySettings, Target};
+use sealane_traffic::backends::{Backend, BackendCounters, PlannedBackend, RelaySettings, Target};
 use sealane_traffic::checks::{Checker, Found};
 use sealane_traffic::proxy_header::{V1_OF_NOBODY, V2_OF_NOBODY};
+
+use super::{Control, Event};
+use crate::state::BackendSummary;
 
 /// What is checked, and what was found of it.
 #[derive(Default)]
@@ -176,7 +177,7 @@ impl Control {
             }
         }
         if let Some(current) = self.generations.last() {
-            let shown = super::build::shown_backends(current, &self.registries.health);
+            let shown = shown_backends(current, &self.registries.health);
             self.state.lock().backends = shown;
         }
         // Last, so that metrics and the admin address agree with the line.
@@ -226,6 +227,43 @@ impl Control {
             }
         }
     }
+}
+
+/// The backends of a generation, as they are shown.
+pub(super) fn shown_backends(
+    generation: &Generation<RelaySettings>,
+    health: &Health,
+) -> Vec<BackendSummary> {
+    let listeners = generation.listeners.iter();
+    let destinations = listeners.flat_map(|listener| &listener.settings.destinations);
+    // Two listeners may have a backend in common, or one under two names.
+    let mut summaries: Vec<BackendSummary> = Vec::new();
+    let mut positions: HashMap<Option<*const BackendCounters>, usize> = HashMap::new();
+    for backend in destinations.flat_map(|destination| &destination.backends) {
+        let Backend { address, label, lanes, tls, .. } = backend;
+        let checked = health.of(backend).cloned();
+        let position = *positions.entry(lanes.first().map(Arc::as_ptr)).or_insert(summaries.len());
+        match summaries.get_mut(position) {
+            Some(seen) => {
+                // One that is down for some of them is shown so.
+                if checked.as_ref().is_some_and(Result::is_err) {
+                    seen.checked = checked;
+                }
+                if !seen.labels().any(|known| known == label) {
+                    seen.other_labels.push(label.clone());
+                }
+            }
+            None => summaries.push(BackendSummary {
+                address: address.to_string(),
+                checked,
+                label: label.clone(),
+                lanes: lanes.clone(),
+                other_labels: Vec::new(),
+                tls: tls.is_some(),
+            }),
+        }
+    }
+    summaries
 }
 
 fn backends(generation: &Generation<RelaySettings>) -> impl Iterator<Item = &Backend> {

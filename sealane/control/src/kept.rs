@@ -7,9 +7,9 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use sealane_file_table::passed;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::listener::{address_of, is_bound_at};
+use sealane_operator::say;
 
 use crate::systemd;
-use sealane_operator::say;
 
 /// Sockets that the process before has left with the service manager.
 #[derive(Default)]

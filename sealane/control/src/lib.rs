@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
+use sealane_config::Config;
 use sealane_file_table::FileTable;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::{Address, Linux};
@@ -39,14 +40,6 @@ use sealane_lanes::mailbox::Mail;
 use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneHandle, LaneSetup, Own, processors, start};
 use sealane_lanes::thread::LaneThread;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-
-use crate::admin::{Admin, Orders, Uploads};
-use crate::cost::connection_bytes_of_lane;
-use crate::file_tables::{Descriptors, FileTables};
-use crate::process::filter::{Filter, unfiltered};
-use crate::state::{AccessLogCounters, Phase, SharedState, Verdict};
-use sealane_config::Config;
 use sealane_listeners::{Answers, Summary, host_names};
 use sealane_operator::{Priority, say, say_at};
 use sealane_traffic::access_log::{self, LaneLog, LogWriter};
@@ -56,10 +49,18 @@ use sealane_traffic::checks::{Checker, Found};
 use sealane_traffic::connection_number::NumberGiver;
 use sealane_traffic::lane_orders::{LaneDesk, LaneParts, queue};
 use sealane_traffic::notices::Notices;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use build::{Built, Registries, build, shown_backends};
+use crate::admin::{Admin, Orders, Uploads};
+use crate::cost::connection_bytes_of_lane;
+use crate::file_tables::{Descriptors, FileTables};
+use crate::process::filter::{Filter, unfiltered};
+use crate::state::{AccessLogCounters, Phase, SharedState, Verdict};
+
+use build::{Built, Registries, build};
 use end::Leaving;
 use faults::report_faults;
+use health::shown_backends;
 use kept::KeptSockets;
 use listeners::counted;
 use on_demand::NamesDoor;

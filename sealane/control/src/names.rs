@@ -7,12 +7,13 @@ use std::time::Instant;
 use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
 use sealane_lanes::handover::Parcel;
 use sealane_lanes::mailbox::Mail;
-
-use super::build::{Registries, shown_backends};
-use super::{Control, Event};
 use sealane_listeners::{Answers, NameNews, look_again, shown_addresses};
 use sealane_operator::{Priority, say, say_at};
 use sealane_traffic::backends::RelaySettings;
+
+use super::build::Registries;
+use super::health::shown_backends;
+use super::{Control, Event};
 
 impl Control {
     /// Looks names up whose time has come.

@@ -4,12 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sealane_operator::{Priority, say_at};
 use sealane_store::NAMES_SOCKET;
 
 use super::Control;
 use crate::admin::NamesSocket;
 use crate::state::SharedState;
-use sealane_operator::{Priority, say_at};
 
 /// The socket, if a listener has `on_demand`. What keeps it from being there keeps nobody from
 /// being served: it is said, and tried again.

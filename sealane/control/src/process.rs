@@ -9,10 +9,8 @@ pub mod locked;
 
 use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid};
 use rustix::thread::set_no_new_privs;
-
-use sealane_operator::memory::set_core_dumps;
-
 use sealane_config::Process;
+use sealane_operator::memory::set_core_dumps;
 use sealane_operator::{Priority, say, say_at};
 
 pub use account::{Account, AccountError};

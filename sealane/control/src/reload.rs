@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use sd_notify::NotifyState;
+use sealane_config::{Config, Mistake};
 use sealane_lanes::generation::Publication;
 use sealane_lanes::mailbox::Mail;
+use sealane_operator::{Priority, say, say_at};
 
 use super::build::build;
 use super::kept::KeptSockets;
@@ -16,8 +18,6 @@ use super::{ConfigSource, Control, report};
 use crate::process::landlock;
 use crate::state::Verdict;
 use crate::systemd;
-use sealane_config::{Config, Mistake};
-use sealane_operator::{Priority, say, say_at};
 
 impl Control {
     /// Reads the configuration and the certificates again. Publishes them, or reports the errors.

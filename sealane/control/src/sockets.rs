@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use sealane_config::Config;
+use sealane_config::unix_socket::{self, SocketFile};
 use sealane_file_table::Descriptor;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::handover::Parcel;
@@ -13,13 +15,11 @@ use sealane_lanes::kernel::Address;
 use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among, bind_as};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
-
-use super::kept::{self, KeptSockets};
-use sealane_config::Config;
-use sealane_config::unix_socket::{self, SocketFile};
 use sealane_listeners::{Fault, said_of};
 use sealane_sandbox::{self as sandbox, Need};
 use sealane_traffic::backends::RelaySettings;
+
+use super::kept::{self, KeptSockets};
 
 /// An address that is listened on; the file of a unix socket goes with this value.
 pub(super) struct Bound {

@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_certificate_files::{Exposed, NotRegular, open_regular};
+use sealane_config::timestamp::unix_now;
+use sealane_config::{RootPlace, Tickets};
 use sealane_engine::provider::random;
 use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot};
+use sealane_listeners::Fault;
+use sealane_operator::{Priority, say_at};
 use sealane_store::KeyedStore;
 use zeroize::Zeroizing;
 
 use self::stored::StoredRoots;
 use crate::state::TicketRoots;
-use sealane_config::timestamp::unix_now;
-use sealane_config::{RootPlace, Tickets};
-use sealane_listeners::Fault;
-use sealane_operator::{Priority, say_at};
 
 /// A ticket root that follows the clock, in memory and, if there is one, in its file.
 pub(super) struct KeptRoot {

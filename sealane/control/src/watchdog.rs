@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
-
-use crate::systemd;
 use sealane_operator::{Priority, say_at};
 use sealane_traffic::backends::RelaySettings;
+
+use crate::systemd;
 
 /// A question to all lanes at regular times.
 pub(super) struct Watchdog {

@@ -16,6 +16,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sealane_config::{AcceptProxy, Spoken, Tlv};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::client_certificates::{ClientStanding, Distrust};
 use sealane_engine::policy::ClientCertificates;
@@ -26,8 +27,6 @@ use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
 use sealane_lanes::orders::{Order, Seen};
 use sealane_lanes::service::{EndedConnection, Preamble, Service};
-
-use sealane_config::{AcceptProxy, Spoken, Tlv};
 use sealane_traffic::access_log::{Ended, LaneLog};
 use sealane_traffic::admission::{RefusedClients, Visitors};
 use sealane_traffic::backends::RelaySettings;

@@ -1,13 +1,14 @@
 //! One call about a connection: what the relay does with its client, its backend, and what it keeps
 //! of both.
 
+mod cancel;
+
 use std::io::{self, ErrorKind};
 
+use sealane_config::Spoken;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
-
-use sealane_config::Spoken;
 use sealane_traffic::backends::{BackendTls, Destination, RelaySettings, Unavailable};
 use sealane_traffic::connection_number::NumberGiver;
 use sealane_traffic::proxy_header;

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rtrb::RingBuffer;
+use sealane_config::timestamp::Timestamp;
+use sealane_config::{AccessLog, LoggedEnds};
 use sealane_engine::client_certificates::Distrust;
 use sealane_lanes::cause::{Blame, Cause};
 use sealane_lanes::counters::Counter;
@@ -19,8 +21,6 @@ use sealane_lanes::service::EndedConnection;
 
 use crate::connection_number::ConnectionNumber;
 use crate::proxy_header::Source;
-use sealane_config::timestamp::Timestamp;
-use sealane_config::{AccessLog, LoggedEnds};
 
 pub use entry::blame_label;
 pub use writer::{LogFault, LogWriter, STOP_WAIT, WriterCounters};

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustls::ClientConfig;
-use sealane_engine::client::OptionsDigest;
-use sealane_engine::tickets::LaneClock;
-
-use crate::backends::Target;
 use sealane_config::Check;
 use sealane_config::timestamp::unix_now;
+use sealane_engine::client::OptionsDigest;
+use sealane_engine::tickets::LaneClock;
 use sealane_operator::{Priority, say_at};
+
+use crate::backends::Target;
 
 use probe::{NotBegun, Probe};
 use standing::Standing;

@@ -6,8 +6,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::exit::Exit;
 use sealane_operator::{Priority, say_at};
+
+use crate::exit::Exit;
 
 /// Becomes the agent; returns only if that cannot be.
 pub(super) fn run(arguments: &[OsString]) -> Exit {

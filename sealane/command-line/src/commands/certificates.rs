@@ -15,8 +15,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::load;
+use sealane_config::{CertificateSource, Config, KeySource, Limits};
+use sealane_control::process::hide_memory;
 use sealane_engine::certificates::{Certificate, CertificateIndex, DefaultCertificate};
 use sealane_engine::provider::Provider;
+use sealane_listeners::bounds;
+use sealane_listeners::stores::{
+    become_owner_of, checking_provider, create_key_file, examination, sealing_keys,
+};
+use sealane_operator::{Priority, say, say_at};
 use sealane_store::{Imported, KeyedStore, Listed, SealingKeys, Store, StoreError};
 use sealane_store_requests as requests;
 
@@ -28,13 +35,6 @@ use crate::commands::counted;
 use crate::exit::Exit;
 use output::{ImportReport, ListedReport, VerifyReport, write_removed};
 use remote::Remote;
-use sealane_config::{CertificateSource, Config, KeySource, Limits};
-use sealane_control::process::hide_memory;
-use sealane_listeners::bounds;
-use sealane_listeners::stores::{
-    become_owner_of, checking_provider, create_key_file, examination, sealing_keys,
-};
-use sealane_operator::{Priority, say, say_at};
 
 /// Does what `command` says.
 ///

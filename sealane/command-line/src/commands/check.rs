@@ -14,15 +14,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, geteuid, getrlimit};
 use sealane_certificate_files::Exposed;
-use sealane_engine::certificates::{CertificateIndex, CertificateStore as _, InventoryEntry};
-use sealane_engine::client::ClientContexts;
-use sealane_engine::provider::{ProviderChoice, lane_provider};
-use sealane_engine::tickets::UnixSeconds;
-use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
-use serde::Serialize;
-
-use crate::args::CheckArguments;
-use crate::exit::Exit;
 use sealane_config::timestamp::unix_now;
 use sealane_config::unix_socket::obstacle;
 use sealane_config::{
@@ -33,6 +24,10 @@ use sealane_control::cost::Cost;
 use sealane_control::file_tables::FileTables;
 use sealane_control::process::{Account, AccountError, filter, hide_memory, landlock, locked};
 use sealane_control::{cannot_listen, no_stored_roots, read_stored_roots, read_ticket_root};
+use sealane_engine::certificates::{CertificateIndex, CertificateStore as _, InventoryEntry};
+use sealane_engine::client::ClientContexts;
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+use sealane_engine::tickets::UnixSeconds;
 use sealane_listeners::stores::Stores;
 use sealane_listeners::{
     Answers, KnownClientRoots, LastGood, Names, RouteSummary, Summary, Surroundings, Survey,
@@ -40,6 +35,11 @@ use sealane_listeners::{
 };
 use sealane_operator::value::folder_of;
 use sealane_operator::{Priority, say_at};
+use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
+use serde::Serialize;
+
+use crate::args::CheckArguments;
+use crate::exit::Exit;
 
 /// Checks and prints.
 ///

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use sealane_operator::{Priority, say_at};
+use sealane_traffic::http::encode;
 use serde::Deserialize;
 
 use crate::args::{CloseArguments, ConnectionsCommand, ListConnectionsArguments};
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
-use sealane_traffic::http::encode;
 
 use super::running::{AskError, Running, printable_line};
 

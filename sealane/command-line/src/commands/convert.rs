@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use crate::args::ConvertArguments;
-use crate::exit::Exit;
 use sealane_convert::convert;
 use sealane_operator::{Priority, say_at};
+
+use crate::args::ConvertArguments;
+use crate::exit::Exit;
 
 /// Converts a file, and prints on standard error how many of its lines have a comment.
 ///

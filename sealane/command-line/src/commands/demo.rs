@@ -12,13 +12,14 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
-use super::serve;
-use crate::args::DemoArguments;
-use crate::exit::Exit;
 use sealane_config::{Address, BackendAddress, Config, ProxyHeader, Simple, Tlvs, WrittenBackend};
 use sealane_control::{ConfigSource, Control, StartControl};
 use sealane_operator::say;
 use sealane_traffic::http;
+
+use super::serve;
+use crate::args::DemoArguments;
+use crate::exit::Exit;
 
 use certificates::DemoFiles;
 use invitation::Invitation;

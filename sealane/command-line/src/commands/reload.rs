@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use crate::args::ReloadArguments;
-use crate::exit::Exit;
 use sealane_control::state::Verdict;
 use sealane_operator::{Priority, say_at};
+
+use crate::args::ReloadArguments;
+use crate::exit::Exit;
 
 use super::counted;
 use super::running::{Answered, Running, printable};

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealane_engine::text;
+use sealane_operator::{Priority, say_at};
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
 
 /// A Sealane that runs, by its socket.
 pub(super) struct Running<'s> {

@@ -2,17 +2,17 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use sealane_file_table::grow;
-
-use crate::args::ServeArguments;
-use crate::exit::Exit;
-use crate::own_log;
 use sealane_config::Config;
 use sealane_control::file_tables::{Descriptors, FileTables};
 use sealane_control::process;
 use sealane_control::systemd;
 use sealane_control::{ConfigSource, Control, Outcome, ServeError, StartControl};
+use sealane_file_table::grow;
 use sealane_operator::{Priority, say, say_at};
+
+use crate::args::ServeArguments;
+use crate::exit::Exit;
+use crate::own_log;
 
 /// Serves as the command line says, until a signal ends it.
 pub fn run(arguments: ServeArguments, start_control: StartControl) -> Exit {

@@ -9,12 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::termios::tcgetwinsize;
+use sealane_operator::{Priority, say_at};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::StatusArguments;
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
 
 use super::running::{Answered, Running};
 use look::Look;

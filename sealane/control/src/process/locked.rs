@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
-
 use sealane_config::value::size_text;
 use sealane_operator::Priority;
 

@@ -4,11 +4,10 @@
 use std::str;
 use std::sync::Arc;
 
-use sealane_engine::tickets::{RATCHET_STEPS_MAX, TicketRoot, TicketRootError, UnixSeconds};
-use sealane_store::{KeyedStore, TICKET_ROOTS};
-
 use sealane_config::Tickets;
+use sealane_engine::tickets::{RATCHET_STEPS_MAX, TicketRoot, TicketRootError, UnixSeconds};
 use sealane_operator::{Priority, say, say_at};
+use sealane_store::{KeyedStore, TICKET_ROOTS};
 
 /// The roots of a store, as they change.
 pub(super) struct StoredRoots {

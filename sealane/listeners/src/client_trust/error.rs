@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use sealane_certificate_files::CertificateFileError;
+use sealane_config::timestamp::Timestamp;
 use sealane_engine::client_certificates::{CRLS_MAX, ClientRootsError, RevocationList};
 use thiserror::Error;
-
-use sealane_config::timestamp::Timestamp;
 
 /// Why clients cannot be asked for certificates as configured. The fault is the operator's.
 #[derive(Debug, Error)]

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
+use sealane_config::timestamp::Timestamp;
 use sealane_engine::alert;
 use sealane_engine::hello::Offered;
 use sealane_engine::session::ServerSession;
@@ -12,7 +13,6 @@ use serde::{Serialize, Serializer};
 
 use crate::connection_number::ConnectionNumber;
 use crate::proxy_header::Source;
-use sealane_config::timestamp::Timestamp;
 
 use super::Ended;
 use super::client::ClientFields;

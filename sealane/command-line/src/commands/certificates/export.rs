@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use sealane_engine::certificates::CertificateStore as _;
+use sealane_operator::say;
 use sealane_store::{KeyedStore, Listed, pem_text};
 
 use super::place::{Scratch, at, rename, sync_folder};
@@ -13,7 +14,6 @@ use super::{Place, Progress, Refusal, each_by_expiry};
 use crate::args::ExportArguments;
 use crate::commands::counted;
 use crate::exit::Exit;
-use sealane_operator::say;
 
 pub(super) fn export(arguments: &ExportArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
     let store = Place::of_key(&arguments.key)?.keyed()?;

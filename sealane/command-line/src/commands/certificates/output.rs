@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use sealane_config::timestamp::Timestamp;
+use sealane_operator::say;
 use sealane_store::{Imported, Listed, Summary};
 use sealane_store_requests::{Removed, ShownCertificate};
 use serde_json::{Value, json};
@@ -10,8 +12,6 @@ use serde_json::{Value, json};
 use crate::commands::counted;
 use crate::commands::running::printable_line;
 use crate::exit::Exit;
-use sealane_config::timestamp::Timestamp;
-use sealane_operator::say;
 
 /// What an import did.
 pub(super) struct ImportReport<'s> {

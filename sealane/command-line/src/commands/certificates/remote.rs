@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sealane_engine::certificates::Certificate;
+use sealane_operator::{Priority, say, say_at};
 use sealane_store_requests::{Bundles, LIMIT_MAX, NAMES_MAX, ReadBack, Removed, Stored};
+use sealane_traffic::http::encode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -18,8 +20,6 @@ use crate::args::{ImportArguments, ListArguments, ReachArguments, RemoveArgument
 use crate::commands::counted;
 use crate::commands::running::{Answered, Running, printable_line};
 use crate::exit::Exit;
-use sealane_operator::{Priority, say, say_at};
-use sealane_traffic::http::encode;
 
 /// The store of a Sealane that runs.
 pub(super) struct Remote<'a> {

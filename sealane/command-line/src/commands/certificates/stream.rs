@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write};
 use std::os::fd::AsFd as _;
 
+use sealane_operator::{Priority, say_at};
 use sealane_store::{Imported, KeyedStore};
 use sealane_store_requests::{Batch, Batches};
 
@@ -12,7 +13,6 @@ use super::{Place, Progress, Refusal, add_up, now_s, provider, report_import};
 use crate::args::ImportArguments;
 use crate::commands::counted;
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
 
 /// Imports what comes on standard input, a part of it in each transaction: what the process had
 /// when it was ended is in the store, or will be as if it had never come.
