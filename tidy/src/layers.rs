@@ -381,7 +381,7 @@ static LAYERS: [Layer; 37] = [
     // What all programs of ours read from their operator, and say to them.
     Layer {
         folder: "operator",
-        may_use: &["sealane-certificate-files", "sealane-store"],
+        may_use: &["sealane-certificate-files", "sealane-engine", "sealane-store"],
         bans: &[],
     },
     Layer { folder: "client-c", may_use: &["sealane-engine", "sealane-reserved-port"], bans: &[] },
