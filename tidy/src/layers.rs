@@ -235,10 +235,10 @@ static LAYERS: [Layer; 29] = [
         may_use: &["sealane-lab-model", "sealane-reserved-port"],
         bans: &[],
     },
+    Layer { folder: "lab/libssl", may_use: &[], bans: &[] },
     Layer { folder: "lab/model", may_use: &[], bans: &BANS_OF_DOCUMENTS },
     // Projects that are not ours.
     Layer { folder: "lab/examples", may_use: &[], bans: &[] },
-    Layer { folder: "libssl", may_use: &[], bans: &[] },
     Layer { folder: "bytering", may_use: &[], bans: &[] },
     Layer {
         folder: "sealane",
