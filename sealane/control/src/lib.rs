@@ -44,6 +44,7 @@ use sealane_traffic::access_log::{self, LaneLog, LogWriter};
 use sealane_traffic::admission::RefusedClients;
 use sealane_traffic::backends::RelaySettings;
 use sealane_traffic::checks::Found;
+use sealane_traffic::connection_events;
 use sealane_traffic::connection_number::NumberGiver;
 use sealane_traffic::lane_orders::{LaneDesk, LaneParts, queue};
 use sealane_traffic::notices::Notices;
@@ -325,6 +326,9 @@ impl Control {
             Vec::new()
         };
         let filter = Filter::wanted(&config.process);
+        let mut events = connection_events::start(threads.len())
+            .map_err(|error| ServeError::System("cannot start a thread", error))?
+            .into_iter();
         // Room for all lanes: this thread would keep what a lane allocates for its answer.
         let (told, filtered) = sync_channel(threads.len());
         for (number, thread) in threads.into_iter().enumerate() {
@@ -344,7 +348,8 @@ impl Control {
             let giver = NumberGiver::new(self.state.lock().started.at, number);
             let (sender, orders) = queue();
             let refused = Arc::<RefusedClients>::default();
-            let parts = LaneParts { giver, orders, log, notices, refused: Arc::clone(&refused) };
+            let (events, refused_too) = (events.next(), Arc::clone(&refused));
+            let parts = LaneParts { giver, orders, log, events, notices, refused: refused_too };
             let (filter, told) = (filter.clone(), told.clone());
             let lane = start(setup, move |_| {
                 // In the lane's thread; nobody hears it if that could not be started.

@@ -30,6 +30,7 @@ use sealane_lanes::service::{EndedConnection, Preamble, Service};
 use sealane_traffic::access_log::{Ended, LaneLog};
 use sealane_traffic::admission::{RefusedClients, Visitors};
 use sealane_traffic::backends::RelaySettings;
+use sealane_traffic::connection_events::{ConnectionEvent, LaneEvents};
 use sealane_traffic::connection_number::NumberGiver;
 use sealane_traffic::lane_orders::LaneParts;
 use sealane_traffic::notices::Notices;
@@ -48,6 +49,7 @@ pub struct Relay {
     attendant: Attendant,
     cancels: CancelBudget,
     clients: LaneClients,
+    events: Option<LaneEvents>,
     giver: NumberGiver,
     lane: usize,
     log: Option<LaneLog>,
@@ -59,12 +61,12 @@ pub struct Relay {
 impl Relay {
     /// The relay of a lane with these parts.
     pub fn new(parts: LaneParts) -> Self {
-        let LaneParts { giver, orders, log, notices, refused } = parts;
+        let LaneParts { giver, orders, log, events, notices, refused } = parts;
         let (lane, clients) = (giver.lane, LaneClients::default());
         let visitors = Visitors::of_lane(lane);
         let cancels = CancelBudget::default();
         let attendant = Attendant::new(giver, orders);
-        Self { attendant, cancels, clients, giver, lane, log, notices, refused, visitors }
+        Self { attendant, cancels, clients, events, giver, lane, log, notices, refused, visitors }
     }
 
     /// Reads the PROXY header of a connection, and lets the client in that it announces.
@@ -117,6 +119,7 @@ impl Relay {
         RelayTurn {
             clients: &mut self.clients,
             destination,
+            events: self.events.as_mut(),
             giver: self.giver,
             lane: self.lane,
             link,
@@ -385,6 +388,9 @@ impl Service for Relay {
         end: &EndedConnection<'_>,
     ) {
         self.attendant.note_ended(end.id);
+        if let Some(events) = &mut self.events {
+            events.note(self.giver.number(end.id), ConnectionEvent::Ended(end.cause));
+        }
         self.refused.note(end.client.map(|client| client.ip()), end.cause);
         if end.cause == Cause::LimitDescriptors {
             self.out_of_descriptors();

@@ -126,7 +126,7 @@ fn relay() -> Relay {
     let giver = NumberGiver { process: 0, lane: 0 };
     let (_, orders) = queue();
     let (notices, refused) = (Notices::new(drop), Arc::default());
-    Relay::new(LaneParts { giver, orders, log: None, notices, refused })
+    Relay::new(LaneParts { giver, orders, log: None, events: None, notices, refused })
 }
 
 /// A backend that is spoken to in TLS.
