@@ -19,13 +19,14 @@ use std::sync::Arc;
 use sealane_config::{AcceptProxy, Spoken, Tlv};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::client_certificates::{ClientStanding, Distrust};
+use sealane_engine::hello::Hello;
 use sealane_engine::policy::ClientCertificates;
 use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::{Generation, Listener, Speech};
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
-use sealane_lanes::orders::{Order, Seen};
+use sealane_lanes::orders::{Choice, ConnectionId, Order, Seen};
 use sealane_lanes::service::{EndedConnection, Preamble, Service};
 use sealane_traffic::access_log::{Ended, LaneLog};
 use sealane_traffic::admission::{RefusedClients, Visitors};
@@ -208,6 +209,14 @@ impl Service for Relay {
             }
             (_, Spoken::Relay | Spoken::Tls) => Preamble::through(0),
         }
+    }
+
+    fn hello(&mut self, id: ConnectionId, hello: &Hello, _: &RelaySettings) -> Choice {
+        if let Some(events) = &mut self.events {
+            let server_name = hello.server_name.as_deref();
+            events.note(self.giver.number(id), ConnectionEvent::Hello { server_name });
+        }
+        Choice::Listener
     }
 
     fn asked_for(&mut self, server_name: &str, has_own: bool, client: Option<SocketAddr>) {
