@@ -4,16 +4,18 @@
 #![forbid(unsafe_code)]
 
 mod key_source;
+pub mod log;
 pub mod memory;
 pub mod mistake;
 pub mod reader;
 mod said;
 mod text;
+pub mod timestamp;
 pub mod value;
 
 pub use key_source::{
     KeySource, KeySourceError, create_key_file, sealing_keys, secret_source, secret_text, store_key,
 };
 pub use mistake::{Mistake, Mistakes, Place, Problem};
-pub use said::{Priority, call_this_program, say, say_at, write_as};
+pub use said::{Priority, say, say_at};
 pub use text::{SETTINGS_BYTES_MAX, read_text};

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use sealane_config::{
@@ -16,6 +17,8 @@ use sealane_config::{
     WrittenBackend, value,
     value::{AlpnProtocol, ListenAddresses},
 };
+
+use sealane_operator::log::{LogFormat, LogLevel};
 
 use crate::exit::Exit;
 
@@ -139,7 +142,7 @@ pub struct DemoArguments {
     /// Listen here; on 127.0.0.1:8443 without it, with --once on any free port
     #[arg(long, value_name = "ADDR:PORT", value_parser = value::listen_address)]
     pub listen: Option<SocketAddr>,
-    /// Keep the demo CA and its certificate here
+    /// Write the certificate of the demo here
     #[arg(long, value_name = "DIR", default_value = "demo-data")]
     pub directory: PathBuf,
 }
@@ -185,6 +188,17 @@ pub struct ServeArguments {
     #[arg(long, value_name = "v1|v2", num_args = 0..=1, default_missing_value = "v2",
         value_parser = value::proxy_header)]
     pub proxy_header: Option<ProxyHeader>,
+    /// Log lines of this level and above: error, warning, info or debug
+    ///
+    /// At debug each connection is logged while it is open: accept, hello, route, backend and end,
+    /// each with the number that the access log has.
+    #[arg(long, value_name = "LEVEL", value_parser = log_level())]
+    pub log_level: Option<LogLevel>,
+    /// The form of log lines: text or json
+    ///
+    /// Without it they are text, or JSON if the access log goes to standard error as well.
+    #[arg(long, value_name = "FORMAT", value_parser = log_format())]
+    pub log_format: Option<LogFormat>,
     /// Run this many event loops, one thread each; one per core without it
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<NonZeroUsize>,
@@ -215,6 +229,25 @@ impl ServeArguments {
             }),
         }
     }
+}
+
+fn log_level() -> impl TypedValueParser<Value = LogLevel> {
+    named(&LogLevel::NAMES)
+}
+
+fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    named(&LogFormat::NAMES)
+}
+
+/// Reads one of these names.
+fn named<T: Copy + Send + Sync + 'static>(
+    names: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let known = PossibleValuesParser::new(names.iter().map(|(name, _)| *name));
+    known.try_map(|text| {
+        let found = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+        found.ok_or("unknown name")
+    })
 }
 
 fn lanes(text: &str) -> Result<NonZeroUsize, Problem> {
@@ -412,13 +445,11 @@ port, and prints lines for curl and openssl that verify the certificate. The pag
 Sealane told the backend about the connection: lane, TLS version, suite, group, server name, \
 resumed or not. Ctrl-C ends it.
 
-Files:
-  DIR/ca.pem         the demo CA's certificate; its key is not kept
-  DIR/localhost.pem  certificate and key for localhost, *.demo.localhost, 127.0.0.1 and ::1
-Both are made when they are missing or have less than a day left.
+File:
+  DIR/localhost.pem  a new self-signed certificate and its key, for localhost, 127.0.0.1 and ::1
 
 Exit codes:
-  0  ended as asked; with --once, every page came and was verified
+  0  ended as asked; with --once, both pages came and were verified (it takes curl)
   1  a page did not come, or failed while it ran
   3  the address or the directory cannot be had; nothing started
 

@@ -24,7 +24,6 @@ mod route;
 mod spoken;
 #[cfg(test)]
 mod tests;
-pub mod timestamp;
 pub mod unix_socket;
 pub mod value;
 

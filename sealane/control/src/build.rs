@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use sealane_config::timestamp::unix_now;
 use sealane_config::{
     self as config, BackendAddress, ChallengeSource, Config, ProxyHeader, Share, Spoken,
 };
@@ -18,6 +17,7 @@ use sealane_listeners::{
     Contexts, Fault, KnownClientRoots, LastGood, Names, Summary, Surroundings, Survey, Surveys,
     resolve_all, said_of, survey,
 };
+use sealane_operator::timestamp::unix_now;
 use sealane_store::KeyedStore;
 use sealane_traffic::admission::Admission;
 use sealane_traffic::backends::{

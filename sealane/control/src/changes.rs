@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use sealane_config::Config;
-use sealane_config::timestamp::Timestamp;
 use sealane_listeners::{Fault, Summary};
-use sealane_operator::{Priority, say_at};
+use sealane_operator::timestamp::Timestamp;
+use tracing::warn;
 
 use crate::state::Faults;
 use crate::watch::{FileWatch, fingerprint, fingerprint_of_materials, unfollowed};
@@ -141,14 +141,14 @@ impl DiskChanges {
         let problems = self.watch.follow(file, config, faulty);
         for problem in problems.iter().take(UNWATCHED_SHOWN_MAX) {
             let text = format!("{problem}; a change there is noticed only at SIGHUP");
-            say_at(Priority::Warning, &text);
+            warn!("{text}");
         }
         if let Some(more) = problems.len().checked_sub(UNWATCHED_SHOWN_MAX + 1) {
             let text = format!(
                 "… and {} more folders; the limit is fs.inotify.max_user_watches",
                 more + 1
             );
-            say_at(Priority::Warning, &text);
+            warn!("{text}");
         }
     }
 }

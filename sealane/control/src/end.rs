@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use sealane_config::value::duration_text;
 use sealane_lanes::mailbox::Mail;
-use sealane_operator::{Priority, say, say_at};
 use signal_hook::consts::SIGHUP;
+use tracing::{info, warn};
 
 use super::lane_group::LanesEnd;
 use super::{Control, Event, Outcome, ServeError};
@@ -29,9 +29,7 @@ impl Control {
         systemd::tell_end(limits.drain_delay + limits.drain_timeout);
         if !limits.drain_delay.is_zero() {
             let delay = duration_text(limits.drain_delay);
-            say(&format!(
-                "leaving: clients are served for {delay} more; a second signal ends that"
-            ));
+            info!("leaving: clients are served for {delay} more; a second signal ends that");
         }
         let (drain_delay, health_delay) = (limits.drain_delay, limits.health_delay);
         Leaving { since: Instant::now(), drain_delay, health_delay }
@@ -60,7 +58,7 @@ impl Control {
     pub(super) fn drain(mut self) -> Result<Outcome, ServeError> {
         let timeout = self.running.config().limits.drain_timeout;
         systemd::tell_end(timeout);
-        say("draining: no new connections; a second signal ends at once");
+        info!("draining: no new connections; a second signal ends at once");
         // The files of unix sockets go before connections there would be refused.
         self.bound.close();
         self.state.lock().phase = Phase::Draining;
@@ -68,7 +66,7 @@ impl Control {
         while !self.lanes.have_ended() {
             self.lanes.report_to_watchdog();
             match self.events.recv_timeout(DRAIN_TICK) {
-                Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
+                Ok(Event::Notice(line)) => warn!("{line}"),
                 Ok(Event::Signal(signal)) if signal != SIGHUP => {
                     self.lanes.post_each(|_| Mail::Stop);
                 }
@@ -80,7 +78,7 @@ impl Control {
             && !log.stop()
         {
             let text = "the access log's destination did not take the last lines";
-            say_at(Priority::Warning, text);
+            warn!("{text}");
         }
         if let Some(admin) = self.admin {
             admin.stop();

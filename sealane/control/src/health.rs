@@ -10,10 +10,10 @@ use sealane_config::{Check, ProxyHeader};
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::mailbox::Mail;
-use sealane_operator::{Priority, say_at};
 use sealane_traffic::backends::{Backend, BackendCounters, PlannedBackend, RelaySettings, Target};
 use sealane_traffic::checks::{Checker, Found};
 use sealane_traffic::proxy_header::{V1_OF_NOBODY, V2_OF_NOBODY};
+use tracing::{Level, error, info, warn};
 
 use super::lane_group::LaneGroup;
 use super::{Control, Event};
@@ -162,18 +162,14 @@ impl Health {
 
     /// Notes the result of a check and sends it to `lanes`; returns the line for the log, unless
     /// the backend has left the configuration.
-    pub(super) fn end_check(
-        &mut self,
-        found: Found,
-        lanes: &LaneGroup,
-    ) -> Option<(Priority, String)> {
+    pub(super) fn end_check(&mut self, found: Found, lanes: &LaneGroup) -> Option<(Level, String)> {
         let Found { id, state } = found;
         let mut current = backends(lanes.current()?);
         let backend = current.find(|b| b.target.as_ref().is_some_and(|target| target.id == id))?;
         let (label, address) = (&backend.label, &backend.address);
         let line = match &state {
-            Ok(()) => (Priority::Information, format!("backend {label} at {address} is up")),
-            Err(why) => (Priority::Warning, format!("backend {label} at {address} is down: {why}")),
+            Ok(()) => (Level::INFO, format!("backend {label} at {address} is up")),
+            Err(why) => (Level::WARN, format!("backend {label} at {address} is down: {why}")),
         };
         let is_down = state.is_err();
         let was_down = self.note(id, state);
@@ -241,19 +237,22 @@ impl Control {
     /// Checks the backends of `generation` from now on, and no others.
     pub(super) fn check_backends(&mut self, generation: &Generation<RelaySettings>) {
         if let Err(error) = self.registries.health.check(generation, &self.notices) {
-            say_at(Priority::Error, &format!("backends are not checked: {error}"));
+            error!("backends are not checked: {error}");
         }
     }
 
     /// Follows the result of a check.
     pub(super) fn end_check(&mut self, found: Found) {
         let health = &mut self.registries.health;
-        let Some((priority, text)) = health.end_check(found, &self.lanes) else { return };
+        let Some((level, text)) = health.end_check(found, &self.lanes) else { return };
         if let Some(current) = self.lanes.current() {
             self.state.lock().backends = shown_backends(current, &self.registries.health);
         }
         // Last, so that metrics and the admin address agree with the line.
-        say_at(priority, &text);
+        match level {
+            Level::WARN => warn!("{text}"),
+            _ => info!("{text}"),
+        }
     }
 }
 

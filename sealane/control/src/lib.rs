@@ -9,7 +9,6 @@ mod build;
 mod changes;
 pub mod cost;
 mod end;
-mod faults;
 pub mod file_tables;
 mod health;
 mod kept;
@@ -41,7 +40,6 @@ use sealane_lanes::service::Service;
 use sealane_lanes::start::{LaneSetup, Own, processors, start};
 use sealane_lanes::thread::LaneThread;
 use sealane_listeners::{Answers, Summary, host_names};
-use sealane_operator::{Priority, say, say_at};
 use sealane_traffic::access_log::{self, LaneLog, LogWriter};
 use sealane_traffic::admission::RefusedClients;
 use sealane_traffic::backends::RelaySettings;
@@ -50,6 +48,7 @@ use sealane_traffic::connection_number::NumberGiver;
 use sealane_traffic::lane_orders::{LaneDesk, LaneParts, queue};
 use sealane_traffic::notices::Notices;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tracing::{error, info, warn};
 
 use crate::admin::{Admin, Orders, Uploads};
 use crate::cost::connection_bytes_of_lane;
@@ -60,13 +59,13 @@ use crate::state::{AccessLogCounters, Phase, SharedState, Verdict};
 use build::{Built, Registries, build};
 use changes::DiskChanges;
 use end::Leaving;
-use faults::report_faults;
 use health::shown_backends;
 use kept::KeptSockets;
 use lane_group::LaneGroup;
 use listeners::counted;
 use names::NameLookup;
 use on_demand::NamesDoor;
+use reload::report_faults;
 pub use running::ConfigSource;
 use running::Running;
 pub use sockets::refused as cannot_listen;
@@ -233,7 +232,7 @@ impl Control {
                 Ok(Event::Checked(found)) => self.end_check(found),
                 Ok(Event::FilesHint) => self.changes.hint(),
                 Ok(Event::Looked(answers)) => self.end_look(&answers),
-                Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
+                Ok(Event::Notice(line)) => warn!("{line}"),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Signal(_)) if leaving.is_none() => {
                     leaving = Some(self.begin_to_leave());
@@ -244,7 +243,7 @@ impl Control {
             self.look_after();
             if let Some(lost) = self.lanes.lost() {
                 // The others finish what they have; the process's supervisor starts it again.
-                say_at(Priority::Error, &ServeError::LaneLost(lost).to_string());
+                error!("{}", ServeError::LaneLost(lost));
                 return self.drain();
             }
         }
@@ -273,8 +272,7 @@ impl Control {
     fn open_log(&mut self) -> Result<Vec<LaneLog>, ServeError> {
         let config = self.running.config();
         let Some(settings) = &config.access_log else { return Ok(Vec::new()) };
-        let report =
-            |error: &access_log::AccessLogError| say_at(Priority::Error, &error.to_string());
+        let report = |error: &access_log::AccessLogError| error!("{error}");
         let (logs, writer) = access_log::open(settings, config.lanes.get(), report)
             .map_err(|error| ServeError::Configuration(vec![error.to_string()]))?;
         self.state.lock().access_log = Some(AccessLogCounters::of(&writer));
@@ -371,7 +369,7 @@ impl Control {
     fn tell_filter(&self, filtered: &Receiver<Result<(), String>>) {
         let refusal = filtered.iter().find_map(Result::err);
         if let Some(why) = refusal.as_ref().filter(|_| self.running.config().process.sandbox) {
-            say_at(Priority::Warning, &unfiltered(why));
+            warn!("{}", unfiltered(why));
         }
         self.state.lock().filter_refusal = refusal;
     }
@@ -381,7 +379,7 @@ impl Control {
         let (own, refusal) = self.lanes.own_tables();
         let tables = refusal.map_or(wanted, |refusal| FileTables::Shared { refusal });
         if let Some(warning) = tables.warning() {
-            say_at(Priority::Warning, &warning);
+            warn!("{warning}");
         }
         let mut state = self.state.lock();
         state.file_tables = tables;
@@ -423,7 +421,7 @@ impl Control {
         self.registries.responders.prune();
         self.registries.stores.prune();
         for news in self.registries.stores.look_after() {
-            say(&news);
+            info!("{news}");
             if self.state.lock().faults.total > 0 {
                 self.changes.note_store_news();
             }
@@ -447,7 +445,7 @@ impl Control {
             self.post_tickets();
         }
         if let Some(problem) = self.root.advance() {
-            say_at(Priority::Error, &problem);
+            error!("{problem}");
         }
         let mut state = self.state.lock();
         state.ticket_roots = self.root.shown();
@@ -497,6 +495,6 @@ fn decoded_keys_max(config: &Config) -> std::num::NonZeroUsize {
 
 fn report(warnings: &[String]) {
     for warning in warnings {
-        say_at(Priority::Warning, warning);
+        warn!("{warning}");
     }
 }

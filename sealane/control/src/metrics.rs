@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
-use sealane_config::timestamp::Timestamp;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::{Counters, Histogram};
+use sealane_operator::timestamp::Timestamp;
 use sealane_traffic::access_log::blame_label;
 use sealane_traffic::backends::BackendCounters;
 

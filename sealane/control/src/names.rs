@@ -8,8 +8,8 @@ use std::time::Instant;
 use sealane_lanes::generation::{Generation, Listener, Named, Speech};
 use sealane_lanes::handover::Parcel;
 use sealane_listeners::{Answers, NameNews, Names, look_again, shown_addresses};
-use sealane_operator::{Priority, say, say_at};
 use sealane_traffic::backends::RelaySettings;
+use tracing::{info, warn};
 
 use super::build::Registries;
 use super::health::shown_backends;
@@ -54,20 +54,20 @@ impl Control {
         for (name, news) in news.iter().take(NEWS_SHOWN_MAX) {
             let addresses = shown_addresses(self.registries.names.addresses(name));
             match news {
-                NameNews::Back => say(&format!("backends {name} resolves again")),
-                NameNews::Moved => say(&format!("backends {name} are at {addresses}")),
+                NameNews::Back => info!("backends {name} resolves again"),
+                NameNews::Moved => info!("backends {name} are at {addresses}"),
                 NameNews::Lost(why) => {
                     let kept = match addresses.as_str() {
                         "" => "connections to it are refused until it does".to_owned(),
                         _ => format!("{addresses} is used as before"),
                     };
                     let text = format!("backends {name} does not resolve any more: {why}; {kept}");
-                    say_at(Priority::Warning, &text);
+                    warn!("{text}");
                 }
             }
         }
         if let Some(more) = news.len().checked_sub(NEWS_SHOWN_MAX + 1) {
-            say(&format!("… and {} more names; /state has all", more + 1));
+            info!("… and {} more names; /state has all", more + 1);
         }
         if news.values().any(|news| *news == NameNews::Moved) {
             self.move_backends();
@@ -91,7 +91,7 @@ impl Control {
         let parcels = std::iter::repeat_with(Parcel::default);
         self.lanes.publish(&generation, parcels);
         self.lanes.adopt(&generation);
-        say(&format!("backends have moved: generation {number}"));
+        info!("backends have moved: generation {number}");
     }
 }
 

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sealane_operator::{Priority, say_at};
 use sealane_store::NAMES_SOCKET;
+use tracing::warn;
 
 use crate::admin::NamesSocket;
 use crate::state::SharedState;
@@ -31,7 +31,7 @@ impl NamesDoor {
     /// Opens, moves or closes the socket: it belongs into `folder`, if into any.
     pub(super) fn follow(&mut self, folder: Option<&Path>, state: &SharedState) {
         if let Some(warning) = self.try_follow(folder, state) {
-            say_at(Priority::Warning, &warning);
+            warn!("{warning}");
         }
     }
 

@@ -1,18 +1,19 @@
 //! A change of the configuration while it is served: read whole, built, and published or refused.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use sd_notify::NotifyState;
 use sealane_config::Config;
-use sealane_operator::{Priority, say, say_at};
+use tracing::{error, info};
 
 use super::build::build;
 use super::kept::KeptSockets;
 use super::watch::{fingerprint, fingerprint_of_materials, is_material, unfollowed};
 use super::{Control, report};
 use crate::process::landlock;
-use crate::state::Verdict;
+use crate::state::{Faults, Verdict};
 use crate::systemd;
 
 impl Control {
@@ -50,7 +51,7 @@ impl Control {
             self.changes.follow(self.running.file(), self.running.config());
             let errors = verdict.errors.join("\n");
             let text = format!("reload refused, generation {generation} goes on:\n{errors}");
-            say_at(Priority::Error, &text);
+            error!("{text}");
             self.report_changed_faults(&before.1);
         }
         systemd::tell(&[NotifyState::Ready]);
@@ -87,7 +88,7 @@ impl Control {
         self.serve(self.running.config().clone())?;
         let text = "the configuration before is served with its files as they are now, generation";
         if !is_same || self.state.lock().faults_now().lines() != before.lines() {
-            say(&format!("{text} {}", self.lanes.number()));
+            info!("{text} {}", self.lanes.number());
         }
         Ok(())
     }
@@ -128,5 +129,64 @@ impl Control {
         // Whoever comes there finds lanes that note names.
         self.names_door.follow(self.running.config().on_demand_store(), &self.state);
         Ok(warnings)
+    }
+}
+
+impl Control {
+    /// Notes which materials are faulty now, and how they looked `before` they were read.
+    pub(super) fn note_faulty(&mut self, before: &BTreeMap<PathBuf, u64>) -> Faults {
+        self.state.lock().ticket_root_fault = self.root.fault().cloned();
+        let faults = self.state.lock().faults_now();
+        self.changes.note_faulty(before, &faults);
+        faults
+    }
+
+    /// Tries the file of the ticket root again, if it could not be used.
+    pub(super) fn try_root_again(&mut self) {
+        if self.root.try_again(&self.running.config().tickets) {
+            self.post_tickets();
+        }
+    }
+
+    /// Reports an accepted reload: the faults that are left, and those of `before` that are gone.
+    pub(super) fn report_reload(&self, verdict: &Verdict, before: &Faults) {
+        let now = self.state.lock().faults_now();
+        report_resolved(&now, before);
+        let Verdict { generation, took_ms, faults, .. } = verdict;
+        let text = format!("reloaded: generation {generation} in {took_ms} ms");
+        match now.total {
+            0 => info!("{text}"),
+            1 => info!("{text}, with 1 fault"),
+            total => info!("{text}, with {total} faults"),
+        }
+        report_faults(faults);
+    }
+
+    /// Reports the faults that a refused reload has found, and those of `before` that are gone.
+    pub(super) fn report_changed_faults(&self, before: &Faults) {
+        let now = self.state.lock().faults_now();
+        report_resolved(&now, before);
+        let known = before.lines();
+        let new: Vec<_> = now.lines().into_iter().filter(|line| !known.contains(line)).collect();
+        report_faults(&new);
+    }
+}
+
+/// Logs the faults of `before` that are gone, a line for each path.
+fn report_resolved(now: &Faults, before: &Faults) {
+    let is_gone = |path: &&PathBuf| !now.shown.iter().any(|fault| fault.path == **path);
+    let mut gone: Vec<_> = before.shown.iter().map(|fault| &fault.path).collect();
+    gone.dedup();
+    if now.total == now.shown.len() {
+        for path in gone.into_iter().filter(is_gone) {
+            info!("{}: fault resolved", path.display());
+        }
+    }
+}
+
+/// Logs faults, a line each.
+pub(super) fn report_faults(lines: &[String]) {
+    for line in lines {
+        error!("fault: {line}");
     }
 }

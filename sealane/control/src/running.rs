@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sealane_config::{Config, Mistake};
-use sealane_operator::{Priority, say_at};
+use tracing::warn;
 
 /// Where the configuration comes from, and so whether it can be read again.
 pub enum ConfigSource {
@@ -94,7 +94,7 @@ impl Running {
         let text = |setting| format!("the change of {setting} takes effect at the next start");
         let kept: Vec<_> = kept.into_iter().map(text).collect();
         for text in &kept {
-            say_at(Priority::Warning, text);
+            warn!("{text}");
         }
         (config, kept)
     }

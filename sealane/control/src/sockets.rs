@@ -16,9 +16,9 @@ use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among, bind_as};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
 use sealane_listeners::{Fault, said_of};
-use sealane_operator::{Priority, say_at};
 use sealane_sandbox::{self as sandbox, Need};
 use sealane_traffic::backends::RelaySettings;
+use tracing::warn;
 
 use super::kept::{self, KeptSockets};
 
@@ -136,7 +136,7 @@ impl BoundAddresses {
         kept::forget(gone.iter().map(|bound| &bound.key), config.lanes.get());
         drop(gone);
         for kept in &self.0 {
-            kept.permit(config).unwrap_or_else(|problem| say_at(Priority::Warning, &problem));
+            kept.permit(config).unwrap_or_else(|problem| warn!("{problem}"));
         }
         self.0.append(&mut sockets.bound);
     }

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_certificate_files::read_at_most;
-use sealane_config::timestamp::Timestamp;
 use sealane_config::{self as config, ClientDemand, ClientTrust, Route};
 use sealane_engine::client::{ClientOptionsError, ROOTS_BYTES_MAX, Roots};
 use sealane_engine::client_certificates::{
     CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRootsError, RevocationList,
 };
+use sealane_operator::timestamp::Timestamp;
 
 use self::error::{ClientTrustError, EndedList, day_of};
 use super::last_good::{ByPath, is_at};

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, geteuid, getrlimit};
 use sealane_certificate_files::Exposed;
-use sealane_config::timestamp::unix_now;
 use sealane_config::unix_socket::obstacle;
 use sealane_config::{
     AccessLog, AccessLogDestination, Address, Config, Mistake, RootPlace, Spoken, Tickets,
@@ -33,10 +32,11 @@ use sealane_listeners::{
     Answers, KnownClientRoots, LastGood, Names, RouteSummary, Summary, Surroundings, Survey,
     Surveys, days_until, resolve_all, said_of, survey,
 };
+use sealane_operator::timestamp::unix_now;
 use sealane_operator::value::folder_of;
-use sealane_operator::{Priority, say_at};
 use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
 use serde::Serialize;
+use tracing::error;
 
 use crate::args::CheckArguments;
 use crate::exit::Exit;
@@ -53,7 +53,7 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
     hide_memory();
     locked::raise_limit();
     if let Err(error) = become_who_serves(&arguments.config) {
-        say_at(Priority::Error, &error.to_string());
+        error!("{error}");
         return Ok(Exit::Invalid);
     }
     locked::lock();

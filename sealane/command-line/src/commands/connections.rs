@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use sealane_operator::{Priority, say_at};
 use sealane_traffic::http::encode;
 use serde::Deserialize;
+use tracing::error;
 
 use crate::args::{CloseArguments, ConnectionsCommand, ListConnectionsArguments};
 use crate::exit::Exit;
@@ -23,7 +23,7 @@ pub(super) fn run(command: &ConnectionsCommand, out: &mut dyn Write) -> io::Resu
     match done {
         Ok(done) => done,
         Err(error) => {
-            say_at(Priority::Error, &error.to_string());
+            error!("{error}");
             Ok(Exit::Failed)
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use sealane_control::state::Verdict;
-use sealane_operator::{Priority, say_at};
+use tracing::error;
 
 use crate::args::ReloadArguments;
 use crate::exit::Exit;
@@ -20,12 +20,12 @@ pub fn run(arguments: &ReloadArguments, out: &mut dyn Write) -> io::Result<Exit>
     let answered = match running.order("/reload") {
         Ok(answered) => answered,
         Err(error) => {
-            say_at(Priority::Error, &error.to_string());
+            error!("{error}");
             return Ok(Exit::Failed);
         }
     };
     let Some(verdict) = verdict(&answered) else {
-        say_at(Priority::Error, &answered.words());
+        error!("{}", answered.words());
         return Ok(Exit::Failed);
     };
     if arguments.json {

@@ -3,12 +3,12 @@
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 
-use sealane_config::timestamp::Timestamp;
 use sealane_engine::alert;
 use sealane_engine::hello::Offered;
 use sealane_engine::session::ServerSession;
 use sealane_engine::text;
 use sealane_lanes::cause::Blame;
+use sealane_operator::timestamp::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::connection_number::ConnectionNumber;

@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use sealane_engine::certificates::CertificateStore as _;
-use sealane_operator::say;
 use sealane_store::{KeyedStore, Listed, pem_text};
+use tracing::info;
 
 use super::place::{Scratch, at, rename, sync_folder};
 use super::{Place, Progress, Refusal, each_by_expiry};
@@ -38,7 +38,7 @@ pub(super) fn export(arguments: &ExportArguments, out: &mut dyn Write) -> Result
                 count += 1;
             }
             Err(why) => {
-                say(&why);
+                info!("{why}");
                 unnamed += 1;
             }
         }
@@ -74,7 +74,7 @@ impl Export<'_> {
                 }
                 Err(_) => {
                     let names = listed.names.join(", ");
-                    say(&format!("{names}: does not open; see: sealane certificates verify"));
+                    info!("{names}: does not open; see: sealane certificates verify");
                     exit = Exit::Failed;
                 }
             }

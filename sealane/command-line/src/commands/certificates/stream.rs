@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write};
 use std::os::fd::AsFd as _;
 
-use sealane_operator::{Priority, say_at};
 use sealane_store::{Imported, KeyedStore};
 use sealane_store_requests::{Batch, Batches};
+use tracing::warn;
 
 use super::{Place, Progress, Refusal, add_up, now_s, provider, report_import};
 use crate::args::ImportArguments;
@@ -57,7 +57,7 @@ fn import_all(
             return opened.filter(|_| !is_empty).ok_or_else(nothing);
         };
         for warning in &batch.warnings {
-            say_at(Priority::Warning, warning);
+            warn!("{warning}");
         }
         let store = match opened {
             Some(store) => store,

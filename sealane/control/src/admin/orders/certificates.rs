@@ -7,10 +7,10 @@ mod uploads;
 
 use std::sync::Arc;
 
-use sealane_config::timestamp::unix_now;
 use sealane_engine::certificates::{CertificateDigest, CertificateStore as _, ServedFrom};
 use sealane_listeners::StoreSummary;
 use sealane_listeners::stores::examination;
+use sealane_operator::timestamp::unix_now;
 use sealane_store::{KeyedStore, Store};
 use sealane_store_requests as requests;
 use sealane_store_requests::{Refused, ShownCertificate, fingerprint, hex};

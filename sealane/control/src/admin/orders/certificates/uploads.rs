@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use sealane_config::timestamp::unix_now;
 use sealane_engine::certificates::StoreId;
 use sealane_listeners::StoreSummary;
 use sealane_listeners::stores::checking_provider;
+use sealane_operator::timestamp::unix_now;
 use sealane_store::Store;
 use sealane_store_requests::{NotStored, StreamEnd, Upload};
 use sealane_traffic::http::{Body, Response, Status};
