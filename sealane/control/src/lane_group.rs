@@ -15,8 +15,8 @@ use crate::watchdog::Watchdog;
 /// The lanes of the process, and their generations.
 pub(super) struct LaneGroup {
     handles: Vec<LaneHandle<RelaySettings>>,
-    /// The current one last. They are kept here so that the last owner, which frees what may be many
-    /// certificates, is this thread and not a lane.
+    /// The current one last. They are kept here so that the last owner, which frees what may be
+    /// many certificates, is this thread and not a lane.
     generations: Vec<Arc<Generation<RelaySettings>>>,
     /// The number of the newest generation.
     number: u64,

@@ -27,19 +27,19 @@ pub enum ConnectionEvent<'a> {
         /// The address of the client.
         client: Option<SocketAddr>,
     },
-    /// Its ClientHello is complete.
+    /// The ClientHello is complete.
     Hello {
         /// The server name in it.
         server_name: Option<&'a str>,
     },
-    /// Its handshake is complete, and a backend is chosen.
+    /// A backend is chosen.
     Routed {
         /// The backend as it is written in the configuration.
         backend: &'a str,
     },
-    /// It is open to its backend.
+    /// The backend is connected.
     Connected,
-    /// It has ended.
+    /// The connection has ended.
     Ended(Cause),
 }
 
