@@ -59,7 +59,7 @@ pub fn run(
     let exit = if arguments.once {
         let tried = try_out(&curl, out);
         let ended = serve::finish(control.stop());
-        tried.map_or_else(failed, |()| ended)
+        tried.map_or_else(|problem| failed(&problem), |()| ended)
     } else {
         serve::finish(control.run())
     };
@@ -82,16 +82,16 @@ fn start(
         invalid(format!("{}: cannot be written: {error}", arguments.directory.display()))
     })?;
     let listener =
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| failed(e.to_string()))?;
-    let address = listener.local_addr().map_err(|error| failed(error.to_string()))?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| failed(&e.to_string()))?;
+    let address = listener.local_addr().map_err(|error| failed(&error.to_string()))?;
     let config = configuration(listen, address, certificate).map_err(invalid)?;
     let backend = http::serve_proxied(listener, "backend", respond);
-    let backend = backend.map_err(|error| failed(error.to_string()))?;
+    let backend = backend.map_err(|error| failed(&error.to_string()))?;
     let source = ConfigSource::Flags(Box::new(config.clone()));
     Ok((backend, serve::start(source, config, start_control)?))
 }
 
-fn failed(problem: String) -> Exit {
+fn failed(problem: &str) -> Exit {
     info!("the demo failed: {problem}");
     Exit::Failed
 }
