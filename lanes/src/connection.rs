@@ -1,5 +1,13 @@
 //! One connection of a lane: the client's socket and session, and a socket attached to it.
 
+pub(crate) mod attached;
+pub(crate) mod buffers;
+pub mod link;
+pub(crate) mod outbox;
+pub(crate) mod pool;
+pub(crate) mod token;
+pub(crate) mod unfinished;
+
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -11,14 +19,14 @@ use sealane_engine::hello::{Gathering, Offered};
 use sealane_engine::session::{ServerSession, Session};
 use sealane_file_table::Descriptor;
 
-use crate::attached::Attached;
 use crate::cause::Cause;
+use crate::connection::attached::Attached;
+use crate::connection::outbox::Outlet;
+use crate::connection::pool::Pending;
+use crate::connection::token::Token;
+use crate::connection::unfinished::Kept;
 use crate::failure::Failure;
-use crate::outbox::Outlet;
-use crate::pool::Pending;
-use crate::revoked::Refused;
-use crate::token::Token;
-use crate::unfinished::Kept;
+use crate::lane::revoked::Refused;
 
 /// Everything a lane keeps for a connection, beside its generation and what its service keeps.
 pub(crate) struct Connection {
@@ -33,7 +41,7 @@ pub(crate) struct Connection {
     /// The context that the session was begun under.
     pub(crate) context: Option<Rc<LaneContext>>,
     pub(crate) server_name: Option<Box<str>>,
-    /// What that name leads to: [`Named::number`](crate::generation::Named::number).
+    /// What that name leads to: [`Named::number`](crate::shared::generation::Named::number).
     pub(crate) name_number: u32,
     /// What its hello offered.
     pub(crate) offered: Option<Offered>,

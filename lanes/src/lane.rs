@@ -1,5 +1,16 @@
 //! The event loop of one core.
 
+mod accept;
+pub(crate) mod admission;
+mod apply_generation;
+pub mod arena;
+mod drain;
+pub mod orders;
+pub(crate) mod replicas;
+pub(crate) mod revoked;
+pub mod start;
+pub mod thread;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,22 +22,22 @@ use sealane_engine::context::LaneResources;
 use sealane_engine::tickets::UnixSeconds;
 use slab::Slab;
 
-use crate::accept::{ACCEPTS_MAX, LaneListener};
-use crate::admission::Admission;
-use crate::attached::Attached;
-use crate::buffers::Buffers;
 use crate::cause::Cause;
+use crate::connection::attached::Attached;
+use crate::connection::buffers::Buffers;
+use crate::connection::token::{Source, Token};
 use crate::connection::{Connection, Phase};
-use crate::core::{Core, to_ms};
-use crate::generation::LaneGeneration;
-use crate::handover::Inlet;
 use crate::kernel::{Kernel, reset_on_close};
-use crate::mailbox::{Inbox, Mail};
-use crate::orders::ConnectionId;
-use crate::replicas::Replicas;
-use crate::revoked::Sweep;
+use crate::lane::accept::{ACCEPTS_MAX, LaneListener};
+use crate::lane::admission::Admission;
+use crate::lane::orders::ConnectionId;
+use crate::lane::replicas::Replicas;
+use crate::lane::revoked::Sweep;
+use crate::reactor::{Core, to_ms};
 use crate::service::{EndedConnection, Service};
-use crate::token::{Source, Token};
+use crate::shared::generation::LaneGeneration;
+use crate::shared::handover::Inlet;
+use crate::shared::mailbox::{Inbox, Mail};
 
 /// One lane: a thread's event loop and all that it owns.
 pub(crate) struct Lane<S: Service, K: Kernel> {

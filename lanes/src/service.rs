@@ -10,12 +10,12 @@ use sealane_engine::hello::{Hello, Offered};
 use sealane_engine::tickets::LaneClock;
 
 use crate::cause::Cause;
+use crate::connection::link::{Arrivals, Link};
 use crate::failure::Failure;
-use crate::generation::Generation;
 use crate::kernel::Kernel;
 use crate::lane::LaneEnd;
-use crate::link::{Arrivals, Link};
-use crate::orders::{Choice, ConnectionId, Order, Seen};
+use crate::lane::orders::{Choice, ConnectionId, Order, Seen};
+use crate::shared::generation::Generation;
 
 /// What a lane does with the plaintext of its connections.
 ///
@@ -44,7 +44,7 @@ use crate::orders::{Choice, ConnectionId, Order, Seen};
 /// A panic in a call that is about one connection costs that connection. In another it ends the
 /// lane: the service is dropped, without `stopped`.
 ///
-/// [`ORDERS_MAX`]: crate::orders::ORDERS_MAX
+/// [`ORDERS_MAX`]: crate::lane::orders::ORDERS_MAX
 pub trait Service {
     /// What the service keeps for one connection.
     type Connection;

@@ -1,14 +1,18 @@
 //! A connection's turn: what it borrows from its lane, each part apart from the others, and what of
 //! that its service is lent.
 
+pub(crate) mod client_hello;
+mod plain;
+mod progress;
+
 use sealane_engine::buffer::Buffer;
 
-use crate::buffers::Buffers;
 use crate::cause::Cause;
-use crate::core::Core;
+use crate::connection::buffers::Buffers;
+use crate::connection::link::Link;
 use crate::kernel::Kernel;
 use crate::lane::{Entry, Lane};
-use crate::link::Link;
+use crate::reactor::Core;
 use crate::service::Service;
 
 /// One connection, with what it borrows from its lane for a turn.

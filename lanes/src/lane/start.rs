@@ -14,15 +14,15 @@ use sealane_file_table::{
     Descriptor, Entrance, FileTable, GiveError, Left, Settled, Taker, door, grow,
 };
 
-use crate::core::Core;
-use crate::counters::Counters;
-use crate::generation::{Generation, Publication};
-use crate::handover::{Inlet, Outlet, Parcel};
 use crate::kernel::{Address, Kernel};
+use crate::lane::thread::LaneThread;
 use crate::lane::{Lane, LaneEnd};
-use crate::mailbox::{Inbox, Mail, Mailbox, mailbox};
+use crate::reactor::Core;
 use crate::service::Service;
-use crate::thread::LaneThread;
+use crate::shared::counters::Counters;
+use crate::shared::generation::{Generation, Publication};
+use crate::shared::handover::{Inlet, Outlet, Parcel};
+use crate::shared::mailbox::{Inbox, Mail, Mailbox, mailbox};
 
 /// How one lane is set up.
 pub struct LaneSetup<S: Service, K> {

@@ -11,14 +11,14 @@ use sealane_engine::context::Context;
 use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
+use crate::connection::outbox::{Outbox, PushError};
 use crate::connection::{Connection, Direction, Phase};
-use crate::core::{Core, to_ms};
 use crate::kernel::{Kernel, shut_write};
-use crate::orders::ConnectionId;
-use crate::outbox::{Outbox, PushError};
+use crate::lane::orders::ConnectionId;
+use crate::reactor::{Core, to_ms};
 
-pub use crate::attached::Received;
-pub use crate::buffers::Arrivals;
+pub use crate::connection::attached::Received;
+pub use crate::connection::buffers::Arrivals;
 
 /// One established connection, lent to its service for the length of a call.
 pub struct Link<'a, K: Kernel> {
@@ -81,7 +81,7 @@ impl<K: Kernel> Link<'_, K> {
     /// What the name leads to that the client asked for: the [`Named::number`] of the listener's
     /// entry, or 0.
     ///
-    /// [`Named::number`]: crate::generation::Named::number
+    /// [`Named::number`]: crate::shared::generation::Named::number
     pub fn name_number(&self) -> u32 {
         self.connection.name_number
     }

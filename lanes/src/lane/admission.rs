@@ -13,11 +13,11 @@
 
 use std::collections::VecDeque;
 
+use crate::connection::token::{Source, Token};
 use crate::connection::{Connection, Phase};
 use crate::kernel::Kernel;
 use crate::lane::Lane;
 use crate::service::Service;
-use crate::token::{Source, Token};
 
 /// Handshakes that have something to read, and the cost of one of them on this lane.
 pub(crate) struct Admission {

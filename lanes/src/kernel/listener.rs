@@ -10,8 +10,8 @@ use rustix::net::sockopt;
 use sealane_file_table::Descriptor;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::liveness::Liveness;
-use crate::steer::Steer;
+use crate::kernel::liveness::Liveness;
+use crate::kernel::reuseport::Steer;
 
 /// Opens one listening socket for each of `lanes` lanes on `address`.
 ///
@@ -205,8 +205,8 @@ mod tests {
     use sealane_reserved_port::ReservedPort;
 
     use super::*;
+    use crate::kernel::liveness::KeepAlive;
     use crate::kernel::{Kernel, Linux};
-    use crate::liveness::KeepAlive;
 
     #[test]
     fn all_lanes_share_one_port_even_a_chosen_one() {

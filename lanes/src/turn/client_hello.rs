@@ -11,7 +11,7 @@ use crate::cause::Cause;
 use crate::connection::{Early, Phase};
 use crate::failure::Failure;
 use crate::kernel::Kernel;
-use crate::orders::{Choice, ConnectionId};
+use crate::lane::orders::{Choice, ConnectionId};
 use crate::service::Service;
 use crate::turn::Turn;
 

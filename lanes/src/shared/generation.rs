@@ -6,13 +6,13 @@ use std::time::Duration;
 use sealane_engine::context::{Context, ContextError, LaneResources};
 use sealane_engine::provider::SelfTests;
 
-use crate::handover::Parcel;
 use crate::kernel::Address;
-use crate::limits::Limits;
-use crate::liveness::Liveness;
-use crate::replicas::{ListenerContexts, Replicas};
-use crate::steer::Steer;
-use crate::timeouts::Timeouts;
+use crate::kernel::liveness::Liveness;
+use crate::kernel::reuseport::Steer;
+use crate::lane::replicas::{ListenerContexts, Replicas};
+use crate::shared::handover::Parcel;
+use crate::shared::limits::Limits;
+use crate::shared::timeouts::Timeouts;
 
 /// A complete, validated set of listeners; a lane takes it whole.
 pub struct Generation<S> {
@@ -70,7 +70,7 @@ pub struct Named {
     /// By which the service tells such a client: see [`Link::name_number`]. The number 0 is that of
     /// clients whose name is none of these.
     ///
-    /// [`Link::name_number`]: crate::link::Link::name_number
+    /// [`Link::name_number`]: crate::connection::link::Link::name_number
     pub number: u32,
     /// What ends its TLS; without it the service gets the ciphertext: [`Speech::Sealed`].
     pub context: Option<Arc<Context>>,

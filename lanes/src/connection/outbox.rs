@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 use sealane_engine::buffer::Buffer;
 
 use crate::connection::Socket;
-use crate::core::Core;
+use crate::connection::pool::{Pending, Pool};
+use crate::connection::token::Token;
 use crate::kernel::Kernel;
-use crate::pool::{Pending, Pool};
-use crate::token::Token;
+use crate::reactor::Core;
 
 /// What is to be sent, and the buffers for what must wait.
 pub(crate) struct Outbox {

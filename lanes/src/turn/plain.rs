@@ -1,13 +1,13 @@
 //! What comes outside of TLS that ends here: preambles, connections in the clear, and TLS that is
 //! passed on as it is.
 
-use crate::buffers::Buffers;
 use crate::cause::Cause;
+use crate::connection::buffers::Buffers;
 use crate::connection::{Early, Phase};
-use crate::generation::Speech;
 use crate::kernel::Kernel;
 use crate::lane::Entry;
 use crate::service::{PREAMBLE_BYTES_MAX, Preamble, Service};
+use crate::shared::generation::Speech;
 use crate::turn::Turn;
 
 impl<S: Service, K: Kernel> Turn<'_, S, K> {

@@ -11,13 +11,13 @@ use sealane_engine::context::{Context, ContextId};
 use sealane_engine::tickets::TicketRoot;
 use sealane_file_table::Descriptor;
 
-use crate::generation::Publication;
+use crate::shared::generation::Publication;
 
 /// A message to a lane.
 pub enum Mail<S> {
     /// Count [`answered`] up to this, as a sign that mail is read.
     ///
-    /// [`answered`]: crate::counters::Counters::answered
+    /// [`answered`]: crate::shared::counters::Counters::answered
     Answer(u64),
     /// Close what was handed over and is not published.
     Discard,
@@ -25,7 +25,7 @@ pub enum Mail<S> {
     Drain(Duration),
     /// Be ready to admit connections under this context where [`Chosen::Context`] names it.
     ///
-    /// [`Chosen::Context`]: crate::orders::Chosen::Context
+    /// [`Chosen::Context`]: crate::lane::orders::Chosen::Context
     Provide(Arc<Context>),
     /// Serve this from now on; connections that exist stay with what they have.
     Publish(Box<Publication<S>>),

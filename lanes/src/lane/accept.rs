@@ -10,15 +10,15 @@ use rustix::io::Errno;
 use sealane_file_table::Descriptor;
 
 use crate::cause::Cause;
+use crate::connection::token::{SLOTS_MAX, Source, Token};
 use crate::connection::{Connection, Phase};
-use crate::generation::{Listener, Speech};
+use crate::kernel::liveness::Liveness;
+use crate::kernel::reuseport::Steer;
 use crate::kernel::{Address, Kernel, reset_on_close};
+use crate::lane::orders::ConnectionId;
 use crate::lane::{Entry, Lane};
-use crate::liveness::Liveness;
-use crate::orders::ConnectionId;
 use crate::service::{EndedConnection, Service};
-use crate::steer::Steer;
-use crate::token::{SLOTS_MAX, Source, Token};
+use crate::shared::generation::{Listener, Speech};
 
 /// A listening socket of this lane.
 pub(crate) struct LaneListener {

@@ -9,14 +9,14 @@ use std::rc::Rc;
 
 use sealane_engine::context::{ContextId, LaneContext};
 
-use crate::admission::TURN_US;
 use crate::cause::Cause;
 use crate::connection::Phase;
-use crate::hellos::Decision;
+use crate::connection::token::Token;
 use crate::kernel::Kernel;
+use crate::lane::admission::TURN_US;
 use crate::lane::{Entry, Lane};
 use crate::service::Service;
-use crate::token::Token;
+use crate::turn::client_hello::Decision;
 
 /// What a service wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum Chosen {
     /// The context of this id, which [`Mail::Provide`] has brought. If none has, the client is
     /// refused, and the connection ends as [`crate::cause::Cause::Internal`].
     ///
-    /// [`Mail::Provide`]: crate::mailbox::Mail::Provide
+    /// [`Mail::Provide`]: crate::shared::mailbox::Mail::Provide
     Context(ContextId),
     /// The listener's own certificate, as with [`Choice::Listener`].
     Listener,
@@ -217,7 +217,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::SLOTS_MAX;
+    use crate::connection::token::SLOTS_MAX;
 
     #[test]
     fn an_id_is_two_words_of_32_bits() {

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use sealane_engine::session::{Fed, Session};
 
-use crate::attached::Attached;
-use crate::buffers::{Arrivals, Buffers};
 use crate::cause::Cause;
+use crate::connection::attached::Attached;
+use crate::connection::buffers::{Arrivals, Buffers};
+use crate::connection::link::Link;
+use crate::connection::pool::{Pending, READ_BYTES_SCARCE};
 use crate::connection::{Direction, Phase};
-use crate::core::to_ms;
 use crate::failure::Failure;
 use crate::kernel::Kernel;
+use crate::lane::revoked::Refused;
 use crate::lane::{Entry, Lane};
-use crate::link::Link;
-use crate::pool::{Pending, READ_BYTES_SCARCE};
-use crate::revoked::Refused;
+use crate::reactor::to_ms;
 use crate::service::Service;
-use crate::timeouts::Timeouts;
+use crate::shared::timeouts::Timeouts;
 use crate::turn::{Call, Turn};
 
 /// How long session tickets wait for the first response before they leave alone.

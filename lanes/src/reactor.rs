@@ -1,6 +1,8 @@
 //! The parts of a lane that connections borrow beside its buffers: kernel, poll, timers, counters,
 //! time.
 
+pub(crate) mod timer_wheel;
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
@@ -11,13 +13,13 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 use sealane_file_table::Descriptor;
 
-use crate::attached::Attached;
+use crate::connection::attached::Attached;
+use crate::connection::token::Token;
+use crate::connection::unfinished::Unfinished;
 use crate::connection::{Connection, Socket};
-use crate::counters::Counters;
 use crate::kernel::Kernel;
-use crate::token::Token;
-use crate::unfinished::Unfinished;
-use crate::wheel::Wheel;
+use crate::reactor::timer_wheel::Wheel;
+use crate::shared::counters::Counters;
 
 /// What one lane owns beside its buffers, its connections and its service.
 pub(crate) struct Core<K: Kernel> {

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use sealane_engine::provider::SelfTests;
 
-use crate::accept::LaneListener;
-use crate::generation::{LaneGeneration, Publication};
+use crate::connection::token::Token;
 use crate::kernel::{Address, Kernel};
 use crate::lane::Lane;
+use crate::lane::accept::LaneListener;
 use crate::service::Service;
-use crate::token::Token;
+use crate::shared::generation::{LaneGeneration, Publication};
 
 /// Connections that are taken from the queue of a listener that closes: its whole backlog.
 const LAST_ACCEPTS_MAX: usize = 4096;

@@ -11,15 +11,15 @@ use sealane_engine::buffer::Buffer;
 use sealane_engine::session::{ClientSession, Fed, Session, SessionError};
 use sealane_file_table::Descriptor;
 
-use crate::buffers::Arrivals;
 use crate::cause::Cause;
+use crate::connection::buffers::Arrivals;
+use crate::connection::link::Link;
+use crate::connection::outbox::{Outlet, PushError};
+use crate::connection::pool::Pending;
+use crate::connection::token::Token;
 use crate::connection::{Connection, Direction, Socket};
+use crate::kernel::liveness::Liveness;
 use crate::kernel::{Address, Kernel, reset_on_close, shut_write};
-use crate::link::Link;
-use crate::liveness::Liveness;
-use crate::outbox::{Outlet, PushError};
-use crate::pool::Pending;
-use crate::token::Token;
 
 /// What a connection keeps of the socket attached to it.
 pub(crate) struct Attached {

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use nix::libc::{sock_filter, sock_fprog};
 use nix::sys::socket::{SetSockOpt as _, sockopt::AttachReusePortCbpf};
 
-use crate::start::processors;
+use crate::lane::start::processors;
 
 /// How clients are spread over the lanes of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +152,8 @@ mod tests {
     use socket2::{Domain, Socket, Type};
 
     use super::*;
+    use crate::kernel::listener::{Bind, bind_as};
     use crate::kernel::{Kernel as _, Linux};
-    use crate::listener::{Bind, bind_as};
 
     const LANES: u32 = 4;
     const BY_CLIENT: Steer = Steer::Client { key: 0x5eed_5eed, lanes: LANES };

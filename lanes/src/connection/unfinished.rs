@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use crate::cause::Cause;
 use crate::connection::Connection;
+use crate::connection::token::{Source, Token};
 use crate::kernel::Kernel;
 use crate::lane::Lane;
 use crate::service::Service;
-use crate::token::{Source, Token};
 
 /// What a lane's connections keep of such bytes in all.
 #[derive(Default)]

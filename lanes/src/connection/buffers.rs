@@ -7,9 +7,9 @@ use sealane_engine::buffer::Buffer;
 use sealane_engine::session::PARTIAL_BYTES_MAX;
 
 use crate::connection::Socket;
+use crate::connection::outbox::Outbox;
+use crate::connection::pool::{Pool, READ_BYTES_MAX};
 use crate::kernel::Kernel;
-use crate::outbox::Outbox;
-use crate::pool::{Pool, READ_BYTES_MAX};
 
 /// The buffers of one lane. A connection that has nothing pending needs no other.
 pub(crate) struct Buffers {

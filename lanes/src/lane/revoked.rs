@@ -9,11 +9,11 @@ use sealane_engine::session::SessionError;
 
 use crate::cause::Cause;
 use crate::connection::Phase;
-use crate::generation::LaneGeneration;
 use crate::kernel::Kernel;
+use crate::lane::replicas::ListenerContexts;
 use crate::lane::{Entry, Lane};
-use crate::replicas::ListenerContexts;
 use crate::service::Service;
+use crate::shared::generation::LaneGeneration;
 
 /// A client's certificate that ended a connection.
 pub(crate) struct Refused {

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use crate::arena;
 use crate::lane::LaneEnd;
+use crate::lane::arena;
 
 /// A thread that waits for its lane. The thread ends if this is dropped.
 ///
@@ -30,7 +30,7 @@ impl LaneThread {
     /// # Errors
     /// The system has no thread.
     ///
-    /// [`ARENA_BYTES_MAX`]: crate::arena::ARENA_BYTES_MAX
+    /// [`ARENA_BYTES_MAX`]: crate::lane::arena::ARENA_BYTES_MAX
     pub fn start(number: usize, memory_bytes: usize) -> io::Result<Self> {
         // Bounded channels hold no memory of their senders.
         let (work, works) = sync_channel::<Work>(1);

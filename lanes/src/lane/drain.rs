@@ -1,10 +1,10 @@
 //! The end of a lane, in order: stop accepting, let connections finish, cut what is left.
 
 use crate::cause::Cause;
+use crate::connection::link::Link;
 use crate::connection::{Connection, Direction, Phase};
 use crate::kernel::Kernel;
 use crate::lane::{Lane, LaneEnd};
-use crate::link::Link;
 use crate::service::Service;
 
 /// Connections that move bytes up to this long before the end of a drain are cut with a reset; a

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sealane_engine::certificates::AskedName;
 use sealane_engine::context::{Context, ContextError, ContextId, LaneContext, LaneResources};
 
-use crate::generation::{Listener, Speech};
+use crate::shared::generation::{Listener, Speech};
 
 /// Every replica that is in use, and those that are kept because orders may name them.
 pub(crate) struct Replicas {
