@@ -33,7 +33,7 @@ use crate::lane::admission::Admission;
 use crate::lane::orders::ConnectionId;
 use crate::lane::replicas::Replicas;
 use crate::lane::revoked::Sweep;
-use crate::reactor::{Core, to_ms};
+use crate::reactor::{Reactor, to_ms};
 use crate::service::{EndedConnection, Service};
 use crate::shared::generation::LaneGeneration;
 use crate::shared::handover::Inlet;
@@ -41,7 +41,7 @@ use crate::shared::mailbox::{Inbox, Mail};
 
 /// One lane: a thread's event loop and all that it owns.
 pub(crate) struct Lane<S: Service, K: Kernel> {
-    pub(crate) core: Core<K>,
+    pub(crate) reactor: Reactor<K>,
     pub(crate) buffers: Buffers,
     pub(crate) service: S,
     /// Boxed, so that the slab's spare room costs a pointer for each slot.
@@ -91,7 +91,7 @@ fn describe<'a, T, K: Kernel>(
     connection: &'a Connection,
     generation: &LaneGeneration<T>,
     listener: usize,
-    core: &Core<K>,
+    reactor: &Reactor<K>,
     cause: Cause,
 ) -> EndedConnection<'a> {
     let refused = connection.refused.as_deref();
@@ -101,7 +101,7 @@ fn describe<'a, T, K: Kernel>(
         client: connection.address,
         listener: generation.listener(listener).number,
         generation: generation.generation.number,
-        lane: core.number,
+        lane: reactor.number,
         server_name: connection.server_name.as_deref(),
         session: connection.session.as_deref(),
         distrust: refused.map(|refused| &refused.distrust),
@@ -110,7 +110,7 @@ fn describe<'a, T, K: Kernel>(
         ja4: connection.ja4.as_deref(),
         failure: connection.failure.as_deref().copied(),
         handshake_us: connection.handshake_us.map(u64::from),
-        duration_ms: core.now_us().saturating_sub(connection.accepted_us).div_ceil(1_000),
+        duration_ms: reactor.now_us().saturating_sub(connection.accepted_us).div_ceil(1_000),
         received_bytes: connection.received_bytes,
         sent_bytes: connection.sent_bytes,
     }
@@ -118,19 +118,19 @@ fn describe<'a, T, K: Kernel>(
 
 impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn new(
-        core: Core<K>,
+        reactor: Reactor<K>,
         service: S,
         resources: LaneResources,
         letters: Inbox<S::Settings>,
         inlet: Inlet,
     ) -> std::io::Result<Self> {
-        core.watch_level(&letters.bell, Token::BELL.bits())?;
-        core.watch_level(&inlet, Token::DOOR.bits())?;
+        reactor.watch_level(&letters.bell, Token::BELL.bits())?;
+        reactor.watch_level(&inlet, Token::DOOR.bits())?;
         if let Some(bell) = service.bell() {
-            core.watch_level(bell, Token::ORDERS.bits())?;
+            reactor.watch_level(bell, Token::ORDERS.bits())?;
         }
         Ok(Self {
-            core,
+            reactor,
             buffers: Buffers::new(),
             service,
             entries: Slab::new(),
@@ -161,17 +161,17 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             if timeout_ms != Some(0) && !self.service.may_sleep() {
                 timeout_ms = Some(0);
             }
-            self.core.wait(&mut events, timeout_ms);
+            self.reactor.wait(&mut events, timeout_ms);
             self.service.after_wait();
             self.tell_time();
-            self.core.counters.turns.add(1);
+            self.reactor.counters.turns.add(1);
             for event in &events {
                 self.handle(event);
             }
             self.run_ready();
             self.run_handshakes();
             self.release_tickets();
-            self.core.wheel.advance(self.core.now_ms, &mut due);
+            self.reactor.wheel.advance(self.reactor.now_ms, &mut due);
             for bits in due.drain(..) {
                 self.wake(Token::from_bits(bits));
             }
@@ -199,13 +199,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             .chain(self.silence_until_ms)
             .chain(tickets)
             .chain(self.sweep.as_ref().map(|sweep| sweep.due_ms))
-            .map(|at_ms| at_ms.saturating_sub(self.core.now_ms))
+            .map(|at_ms| at_ms.saturating_sub(self.reactor.now_ms))
             .min();
-        [self.core.wheel.wait_ms(self.core.now_ms), until].into_iter().flatten().min()
+        [self.reactor.wheel.wait_ms(self.reactor.now_ms), until].into_iter().flatten().min()
     }
 
     fn tell_time(&mut self) {
-        self.core.read_clock();
+        self.reactor.read_clock();
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = UnixSeconds(unix.as_secs());
         if self.replicas.is_unsettled && self.resources.clock.now() != Some(now) {
@@ -296,7 +296,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             },
             Ok(Err(cause)) => *cause,
             Err(_) => {
-                self.core.counters.panics.add(1);
+                self.reactor.counters.panics.add(1);
                 Cause::Internal
             }
         };
@@ -307,7 +307,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     fn watch_attached(&mut self, slot: usize) -> std::io::Result<()> {
         match self.entries.get_mut(slot) {
-            Some(entry) => self.core.watch_attached(&mut entry.connection),
+            Some(entry) => self.reactor.watch_attached(&mut entry.connection),
             None => Ok(()),
         }
     }
@@ -332,7 +332,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     /// The connection whose tickets have been held back longest, and when its patience ends.
     fn next_held_ticket(&mut self) -> Option<(u64, usize)> {
         loop {
-            let (due_ms, bits) = *self.core.tickets.front()?;
+            let (due_ms, bits) = *self.reactor.tickets.front()?;
             let token = Token::from_bits(bits);
             if let Source::Connection { slot, .. } = token.source()
                 && let Some(entry) = self.entry(slot, token)
@@ -340,17 +340,17 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             {
                 return Some((due_ms, slot));
             }
-            self.core.tickets.pop_front();
+            self.reactor.tickets.pop_front();
         }
     }
 
     /// Sends tickets alone whose first response has taken too long.
     fn release_tickets(&mut self) {
         while let Some((due_ms, slot)) = self.next_held_ticket() {
-            if due_ms > self.core.now_ms {
+            if due_ms > self.reactor.now_ms {
                 return;
             }
-            self.core.tickets.pop_front();
+            self.reactor.tickets.pop_front();
             let outcome = catch_unwind(AssertUnwindSafe(|| self.check_deadlines(slot)));
             self.conclude(slot, &outcome);
         }
@@ -359,7 +359,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     /// A timer of this connection has come.
     fn wake(&mut self, token: Token) {
         let Source::Connection { slot, .. } = token.source() else { return };
-        let now_ms = self.core.now_ms;
+        let now_ms = self.reactor.now_ms;
         let Some(entry) = self.entry(slot, token) else { return };
         if entry.connection.armed_ms > now_ms {
             return; // a stale entry; the one that counts is still to come
@@ -374,12 +374,12 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let Some(entry) = self.entries.try_remove(slot) else { return };
         // Dropped in the opposite order: a generation is the last.
         let Entry { generation, connection, listener, state } = *entry;
-        let counters = &self.core.counters;
+        let counters = &self.reactor.counters;
         counters.connections.subtract(1);
         if connection.is_handshaking() {
             counters.handshaking.subtract(1);
         }
-        self.core.unfinished.forget(connection.kept);
+        self.reactor.unfinished.forget(connection.kept);
         let lingered = matches!(connection.phase, Phase::Lingering { .. });
         let left = cause.client_left() && (S::AWAITS_LAST_BYTES || connection.attached.is_none());
         let is_stopped = cause == Cause::LaneStopped && connection.phase == Phase::Established;
@@ -389,20 +389,20 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if !is_plain && !left && !lingered {
             reset_on_close(&connection.socket.fd);
         } else if connection.abandoned || is_plain && cause != Cause::Clean {
-            self.buffers.discard_arrivals(&mut self.core.kernel, &connection.socket);
+            self.buffers.discard_arrivals(&mut self.reactor.kernel, &connection.socket);
         }
         if let Some(attached) = &connection.attached
             && !is_plain
         {
             reset_on_close(&attached.socket.fd);
         }
-        self.core.counters.ended(cause).add(1);
-        let end = describe(&connection, &generation, listener, &self.core, cause);
+        self.reactor.counters.ended(cause).add(1);
+        let end = describe(&connection, &generation, listener, &self.reactor, cause);
         let service = &mut self.service;
         let settings = &generation.listener(listener).settings;
         let told = catch_unwind(AssertUnwindSafe(|| service.ended(state, settings, &end)));
         if told.is_err() {
-            self.core.counters.panics.add(1);
+            self.reactor.counters.panics.add(1);
         }
         let attached = connection.attached.and_then(Attached::into_pending);
         for pending in [connection.outgoing, connection.untaken, attached].into_iter().flatten() {
@@ -418,12 +418,12 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             return;
         }
         let Entry { connection, generation, listener, state } = &mut **entry;
-        let end = describe(connection, generation, *listener, &self.core, cause);
+        let end = describe(connection, generation, *listener, &self.reactor, cause);
         let settings = &generation.listener(*listener).settings;
         let service = &mut self.service;
         let reported = catch_unwind(AssertUnwindSafe(|| service.refused(state, settings, &end)));
         if reported.is_err() {
-            self.core.counters.panics.add(1);
+            self.reactor.counters.panics.add(1);
         }
     }
 
@@ -433,14 +433,14 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         self.fetch();
         while let Some(mail) = self.letters.take() {
             match mail {
-                Mail::Answer(number) => self.core.counters.answered.set(number),
+                Mail::Answer(number) => self.reactor.counters.answered.set(number),
                 Mail::Discard => self.inlet.discard(),
                 Mail::Drain(limit) => self.begin_drain(to_ms(limit)),
                 Mail::Provide(context) => self.replicas.provide(&context, &self.resources),
                 // A lane that drains accepts nothing any more, whatever is published.
                 Mail::Publish(_) if self.drain_until_ms.is_some() => {}
                 Mail::Publish(publication) => self.publish(*publication),
-                Mail::Run(work) => work(self.core.now_ms),
+                Mail::Run(work) => work(self.reactor.now_ms),
                 Mail::Stop => self.drain_until_ms = Some(0),
                 Mail::Tickets(root) => self.resources.tickets.replace(root),
                 Mail::Withdraw(id) => self.replicas.withdraw(id),
@@ -452,18 +452,18 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     fn fetch(&mut self) {
         if self.inlet.fetch().is_err() {
             // Nobody is there any more who could give something.
-            self.core.unwatch(&self.inlet);
+            self.reactor.unwatch(&self.inlet);
         }
     }
 
     fn share_engine_counters(&self) {
         let keys = RefCell::borrow(&self.resources.keys).counters();
-        self.core.counters.keys_decoded.set(keys.decoded);
-        self.core.counters.keys_evicted.set(keys.evictions);
-        self.core.counters.keys_failed.set(keys.failures);
-        self.core.counters.keys_opened.set(keys.opened);
-        self.core.counters.store_failures.set(keys.store_failures);
+        self.reactor.counters.keys_decoded.set(keys.decoded);
+        self.reactor.counters.keys_evicted.set(keys.evictions);
+        self.reactor.counters.keys_failed.set(keys.failures);
+        self.reactor.counters.keys_opened.set(keys.opened);
+        self.reactor.counters.store_failures.set(keys.store_failures);
         let by_ended_lists = self.resources.by_ended_lists.get();
-        self.core.counters.clients_by_ended_lists.set(by_ended_lists);
+        self.reactor.counters.clients_by_ended_lists.set(by_ended_lists);
     }
 }

@@ -1,4 +1,4 @@
-//! One event loop per core: nothing on the path of a byte is shared between them.
+//! One event loop per reactor: nothing on the path of a byte is shared between them.
 //!
 //! A [lane](start::start) is a thread that owns its listening sockets, its connections, buffers,
 //! timers and counters, and its own replica of the TLS context. Who takes the plaintext is a

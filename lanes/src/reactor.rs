@@ -18,15 +18,15 @@ use crate::connection::token::Token;
 use crate::connection::unfinished::Unfinished;
 use crate::connection::{Connection, Socket};
 use crate::kernel::Kernel;
-use crate::reactor::timer_wheel::Wheel;
+use crate::reactor::timer_wheel::TimerWheel;
 use crate::shared::counters::Counters;
 
 /// What one lane owns beside its buffers, its connections and its service.
-pub(crate) struct Core<K: Kernel> {
+pub(crate) struct Reactor<K: Kernel> {
     pub(crate) number: usize,
     pub(crate) kernel: K,
     pub(crate) poll: Descriptor,
-    pub(crate) wheel: Wheel,
+    pub(crate) wheel: TimerWheel,
     /// Connections that hold tickets back, in the order in which patience ends. A wait of fixed
     /// length needs no wheel, and most entries are stale before their time.
     pub(crate) tickets: VecDeque<(u64, u64)>,
@@ -37,13 +37,13 @@ pub(crate) struct Core<K: Kernel> {
     pub(crate) now_ms: u64,
 }
 
-impl<K: Kernel> Core<K> {
+impl<K: Kernel> Reactor<K> {
     pub(crate) fn new(number: usize, kernel: K, counters: Arc<Counters>) -> io::Result<Self> {
         Ok(Self {
             number,
             kernel,
             poll: epoll::create(epoll::CreateFlags::CLOEXEC)?.into(),
-            wheel: Wheel::new(),
+            wheel: TimerWheel::new(),
             tickets: VecDeque::new(),
             unfinished: Unfinished::default(),
             counters,

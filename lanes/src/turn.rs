@@ -12,12 +12,12 @@ use crate::connection::buffers::Buffers;
 use crate::connection::link::Link;
 use crate::kernel::Kernel;
 use crate::lane::{Entry, Lane};
-use crate::reactor::Core;
+use crate::reactor::Reactor;
 use crate::service::Service;
 
 /// One connection, with what it borrows from its lane for a turn.
 pub(crate) struct Turn<'a, S: Service, K: Kernel> {
-    pub(crate) core: &'a mut Core<K>,
+    pub(crate) reactor: &'a mut Reactor<K>,
     pub(crate) buffers: &'a mut Buffers,
     pub(crate) service: &'a mut S,
     pub(crate) entry: &'a mut Entry<S>,
@@ -36,7 +36,7 @@ pub(crate) struct Call<'a, S: Service, K: Kernel> {
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
     pub(crate) fn link(&mut self) -> Link<'_, K> {
         let outbox = &mut self.buffers.outbox;
-        Link { core: self.core, outbox, connection: &mut self.entry.connection }
+        Link { reactor: self.reactor, outbox, connection: &mut self.entry.connection }
     }
 
     /// Calls the service, if the connection has got as far as having one.
@@ -61,7 +61,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         Some(Call {
             service: self.service,
             state: state.as_mut()?,
-            link: Link { core: self.core, outbox, connection },
+            link: Link { reactor: self.reactor, outbox, connection },
             received,
             plain,
             settings: &generation.listener(*listener).settings,
@@ -74,7 +74,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn turn(&mut self, slot: usize) -> Option<Turn<'_, S, K>> {
         let entry = self.entries.get_mut(slot)?;
         Some(Turn {
-            core: &mut self.core,
+            reactor: &mut self.reactor,
             buffers: &mut self.buffers,
             service: &mut self.service,
             entry,

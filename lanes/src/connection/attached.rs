@@ -100,7 +100,7 @@ impl<K: Kernel> Link<'_, K> {
     /// The connection could not even be begun.
     pub fn attach(&mut self, address: &Address) -> io::Result<()> {
         self.detach();
-        let fd = self.core.kernel.connect(address)?;
+        let fd = self.reactor.kernel.connect(address)?;
         self.connection.attachment = Token::next_attachment(self.connection.attachment);
         self.connection.attached = Some(Attached::new(Socket::new(fd)));
         Ok(())
@@ -200,7 +200,7 @@ impl<K: Kernel> Link<'_, K> {
         let attached = self.connection.attached.as_mut().ok_or(ErrorKind::NotConnected)?;
         let socket = &mut attached.socket;
         do_not_gather(socket);
-        let sent = self.core.kernel.send(socket.fd.as_fd(), bytes, false);
+        let sent = self.reactor.kernel.send(socket.fd.as_fd(), bytes, false);
         let taken = match sent {
             Ok(taken) => taken,
             // No event will follow: the service is told in the next turn that it may write.
@@ -210,16 +210,16 @@ impl<K: Kernel> Link<'_, K> {
             }
             Err(error) => {
                 if error.kind() == ErrorKind::WouldBlock {
-                    self.core.watch_room(socket, token)?;
+                    self.reactor.watch_room(socket, token)?;
                 }
                 return Err(error);
             }
         };
         socket.writes = (socket.writes + 1).min(2);
         if taken < bytes.len() {
-            self.core.watch_room(socket, token)?;
+            self.reactor.watch_room(socket, token)?;
         }
-        self.connection.active_ms = self.core.now_ms;
+        self.connection.active_ms = self.reactor.now_ms;
         Ok(taken)
     }
 
@@ -229,14 +229,14 @@ impl<K: Kernel> Link<'_, K> {
     /// The peer is gone.
     pub fn flush_attached(&mut self) -> io::Result<()> {
         let Some(outlet) = self.connection.attached_outlet() else { return Ok(()) };
-        let flushed = self.outbox.flush(self.core, outlet);
+        let flushed = self.outbox.flush(self.reactor, outlet);
         self.conclude_attached(flushed)
     }
 
     /// Sends what stands in the lane's wire buffer to the attached socket; the rest waits.
     fn push_attached(&mut self) -> io::Result<()> {
         let Some(outlet) = self.connection.attached_outlet() else { return Ok(()) };
-        let pushed = self.outbox.push(self.core, outlet);
+        let pushed = self.outbox.push(self.reactor, outlet);
         self.conclude_attached(pushed)
     }
 
@@ -276,7 +276,7 @@ impl<K: Kernel> Link<'_, K> {
         let room = self.outbox.pool.read_len(0);
         let (received, ended) = match self.read_attached(&mut into.spare_mut()[..room])? {
             Arrived::Bytes { len, last } => {
-                self.connection.active_ms = self.core.now_ms;
+                self.connection.active_ms = self.reactor.now_ms;
                 into.fill(len);
                 (Received::Bytes { last }, last)
             }
@@ -315,7 +315,7 @@ impl<K: Kernel> Link<'_, K> {
         let fed = fed.map_err(|error| tls.fail(error));
         socket.ended = fed.as_ref().is_ok_and(|fed| fed.peer_closed);
         if fed.as_ref().is_ok_and(|fed| fed.records) {
-            self.connection.active_ms = self.core.now_ms;
+            self.connection.active_ms = self.reactor.now_ms;
             // Unless it is the other side that waits.
             self.connection.kept.is_another = self.connection.carried_len() == 0;
         }
@@ -343,7 +343,9 @@ impl<K: Kernel> Link<'_, K> {
         let room = tls.session.partial_len() + LAST_WORDS_BYTES_MAX;
         let mut sealed = Buffer::with_capacity(room);
         tls.session.take_partial(&mut sealed);
-        let Ok(len) = self.core.kernel.recv(socket.fd.as_fd(), sealed.spare_mut()) else { return };
+        let Ok(len) = self.reactor.kernel.recv(socket.fd.as_fd(), sealed.spare_mut()) else {
+            return;
+        };
         sealed.fill(len);
         let mut plain = Buffer::with_capacity(room);
         self.outbox.wire.clear();
@@ -358,7 +360,7 @@ impl<K: Kernel> Link<'_, K> {
         let attached = self.connection.attached.as_mut().ok_or(ErrorKind::NotConnected)?;
         let socket = &mut attached.socket;
         let room = spare.len();
-        let len = match self.core.kernel.recv(socket.fd.as_fd(), spare) {
+        let len = match self.reactor.kernel.recv(socket.fd.as_fd(), spare) {
             Ok(len) => len,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 socket.readable = false;

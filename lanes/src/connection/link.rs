@@ -15,14 +15,14 @@ use crate::connection::outbox::{Outbox, PushError};
 use crate::connection::{Connection, Direction, Phase};
 use crate::kernel::{Kernel, shut_write};
 use crate::lane::orders::ConnectionId;
-use crate::reactor::{Core, to_ms};
+use crate::reactor::{Reactor, to_ms};
 
 pub use crate::connection::attached::Received;
 pub use crate::connection::buffers::Arrivals;
 
 /// One established connection, lent to its service for the length of a call.
 pub struct Link<'a, K: Kernel> {
-    pub(crate) core: &'a mut Core<K>,
+    pub(crate) reactor: &'a mut Reactor<K>,
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) connection: &'a mut Connection,
 }
@@ -35,12 +35,12 @@ impl<K: Kernel> Link<'_, K> {
 
     /// The number of the lane.
     pub fn lane(&self) -> usize {
-        self.core.number
+        self.reactor.number
     }
 
     /// The time of this turn, in milliseconds since the lane started.
     pub fn now_ms(&self) -> u64 {
-        self.core.now_ms
+        self.reactor.now_ms
     }
 
     /// The TLS session; there is one on every established connection whose TLS ends here.
@@ -160,7 +160,7 @@ impl<K: Kernel> Link<'_, K> {
 
     /// Calls the service's `deadline` after `delay`, in place of any deadline set before.
     pub fn set_deadline(&mut self, delay: Duration) {
-        let due_ms = self.core.now_ms.saturating_add(to_ms(delay));
+        let due_ms = self.reactor.now_ms.saturating_add(to_ms(delay));
         self.connection.service_due_ms = due_ms;
         self.arm(due_ms);
     }
@@ -179,10 +179,10 @@ impl<K: Kernel> Link<'_, K> {
         match taken {
             Ok(taken) if taken == plain.len() => {
                 if taken > 0 {
-                    self.connection.backend_ms = self.core.now_ms;
+                    self.connection.backend_ms = self.reactor.now_ms;
                 }
                 self.connection.sent_bytes += plain.len() as u64;
-                self.core.counters.sent_bytes.add(plain.len() as u64);
+                self.reactor.counters.sent_bytes.add(plain.len() as u64);
                 Ok(())
             }
             Ok(_) => Err(Cause::Internal),
@@ -192,7 +192,7 @@ impl<K: Kernel> Link<'_, K> {
 
     /// Sends what stands in the lane's wire buffer; the rest waits with the connection.
     pub(crate) fn transmit(&mut self) -> Result<(), Cause> {
-        let pushed = self.outbox.push(self.core, self.connection.outlet());
+        let pushed = self.outbox.push(self.reactor, self.connection.outlet());
         self.conclude(&pushed)
     }
 
@@ -201,7 +201,7 @@ impl<K: Kernel> Link<'_, K> {
         if self.connection.outgoing.is_none() {
             return Ok(());
         }
-        let flushed = self.outbox.flush(self.core, self.connection.outlet());
+        let flushed = self.outbox.flush(self.reactor, self.connection.outlet());
         self.conclude(&flushed)
     }
 
@@ -231,12 +231,12 @@ impl<K: Kernel> Link<'_, K> {
     /// Wakes the connection at `due_ms`, unless it will be looked at before anyway.
     pub(crate) fn arm(&mut self, due_ms: u64) {
         // Long waits need no precision, and what wakes together costs one turn.
-        let is_far = due_ms.saturating_sub(self.core.now_ms) > COARSE_MS;
+        let is_far = due_ms.saturating_sub(self.reactor.now_ms) > COARSE_MS;
         let coarse_ms = || due_ms.checked_next_multiple_of(COARSE_MS).unwrap_or(u64::MAX);
         let due_ms = if is_far { coarse_ms() } else { due_ms };
         if due_ms < self.connection.armed_ms {
             self.connection.armed_ms = due_ms;
-            self.core.wheel.arm(due_ms, self.connection.token);
+            self.reactor.wheel.arm(due_ms, self.connection.token);
         }
     }
 
@@ -245,7 +245,7 @@ impl<K: Kernel> Link<'_, K> {
         self.detach();
         self.clear_deadline();
         self.connection.untaken = None;
-        let until_ms = self.core.now_ms + LINGER_MS;
+        let until_ms = self.reactor.now_ms + LINGER_MS;
         self.connection.phase = Phase::Lingering { cause, until_ms, bytes_left: LINGER_BYTES_MAX };
         self.connection.outward = Direction::Ending;
         self.transmit()?;

@@ -9,7 +9,7 @@ use crate::connection::Socket;
 use crate::connection::pool::{Pending, Pool};
 use crate::connection::token::Token;
 use crate::kernel::Kernel;
-use crate::reactor::Core;
+use crate::reactor::Reactor;
 
 /// What is to be sent, and the buffers for what must wait.
 pub(crate) struct Outbox {
@@ -47,7 +47,7 @@ impl Outbox {
     /// now on. Returns whether nothing does.
     pub(crate) fn push<K: Kernel>(
         &mut self,
-        core: &mut Core<K>,
+        reactor: &mut Reactor<K>,
         mut outlet: Outlet<'_>,
     ) -> Result<bool, PushError> {
         if let Some(waiting) = outlet.outgoing.take() {
@@ -65,12 +65,12 @@ impl Outbox {
             return Ok(false);
         }
         if !self.wire.is_empty() {
-            let taken = outlet.send(core, self.wire.filled())?;
+            let taken = outlet.send(reactor, self.wire.filled())?;
             self.wire.consume(taken);
         }
         if !self.wire.is_empty() {
             *outlet.outgoing = Some(self.pool.detach(&mut self.wire));
-            core.watch_room(outlet.socket, outlet.token).map_err(PushError::Watch)?;
+            reactor.watch_room(outlet.socket, outlet.token).map_err(PushError::Watch)?;
             return Ok(false);
         }
         Ok(true)
@@ -79,15 +79,15 @@ impl Outbox {
     /// Sends what waits. Returns whether nothing does any more.
     pub(crate) fn flush<K: Kernel>(
         &mut self,
-        core: &mut Core<K>,
+        reactor: &mut Reactor<K>,
         mut outlet: Outlet<'_>,
     ) -> Result<bool, PushError> {
         let Some(mut waiting) = outlet.outgoing.take() else { return Ok(true) };
-        let taken = outlet.send(core, waiting.filled())?;
+        let taken = outlet.send(reactor, waiting.filled())?;
         waiting.consume(taken);
         if !waiting.is_empty() {
             *outlet.outgoing = Some(waiting);
-            core.watch_room(outlet.socket, outlet.token).map_err(PushError::Watch)?;
+            reactor.watch_room(outlet.socket, outlet.token).map_err(PushError::Watch)?;
             return Ok(false);
         }
         self.pool.give_back(waiting);
@@ -97,12 +97,16 @@ impl Outbox {
 
 impl Outlet<'_> {
     /// Returns how much of `bytes` the socket takes now.
-    fn send<K: Kernel>(&mut self, core: &mut Core<K>, bytes: &[u8]) -> Result<usize, PushError> {
+    fn send<K: Kernel>(
+        &mut self,
+        reactor: &mut Reactor<K>,
+        bytes: &[u8],
+    ) -> Result<usize, PushError> {
         self.socket.writable = false;
-        match core.kernel.send(self.socket.fd.as_fd(), bytes, self.end_follows) {
+        match reactor.kernel.send(self.socket.fd.as_fd(), bytes, self.end_follows) {
             Ok(taken) => {
                 self.socket.writes = (self.socket.writes + 1).min(2);
-                *self.active_ms = core.now_ms;
+                *self.active_ms = reactor.now_ms;
                 Ok(taken)
             }
             Err(error) => match error.kind() {

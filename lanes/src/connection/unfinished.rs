@@ -83,18 +83,20 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     /// longest while all keep more than they may.
     pub(crate) fn limit_unfinished(&mut self, slot: usize) {
         let Some(entry) = self.entries.get_mut(slot) else { return };
-        if !self.core.unfinished.note(&mut entry.connection) {
+        if !self.reactor.unfinished.note(&mut entry.connection) {
             return;
         }
-        if self.core.unfinished.order.len() > 2 * self.core.unfinished.holders + STALE_WAITS_MAX {
-            let mut order = std::mem::take(&mut self.core.unfinished.order);
+        if self.reactor.unfinished.order.len()
+            > 2 * self.reactor.unfinished.holders + STALE_WAITS_MAX
+        {
+            let mut order = std::mem::take(&mut self.reactor.unfinished.order);
             order.retain(|wait| self.waiting_slot(*wait).is_some());
-            self.core.unfinished.order = order;
+            self.reactor.unfinished.order = order;
         }
         let Some(current) = &self.current else { return };
         let units_max = current.generation.limits.unfinished_bytes_max / UNIT_BYTES;
-        while self.core.unfinished.units > units_max {
-            let Some(oldest) = self.core.unfinished.order.pop_front() else { return };
+        while self.reactor.unfinished.units > units_max {
+            let Some(oldest) = self.reactor.unfinished.order.pop_front() else { return };
             if let Some(slot) = self.waiting_slot(oldest) {
                 self.end(slot, Cause::LimitUnfinished);
             }

@@ -93,7 +93,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     /// A call that finds the queue empty is wasted, so one connection is taken for one event. Only
     /// when the queue is still not empty in the very next turn do batches grow.
     pub(crate) fn accept(&mut self, index: usize, accepts_max: usize) {
-        let turn = self.core.counters.turns.value();
+        let turn = self.reactor.counters.turns.value();
         let Some(listener) = self.listeners.get_mut(index) else { return };
         listener.batch = if listener.full_batch_turn + 1 == turn {
             (listener.batch * 2).min(ACCEPTS_MAX)
@@ -119,7 +119,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     fn accept_one(&mut self, index: usize) -> Option<(Descriptor, Option<SocketAddr>, usize)> {
         let listener = self.listeners.get_mut(index)?;
-        match self.core.kernel.accept(listener.fd.as_fd()) {
+        match self.reactor.kernel.accept(listener.fd.as_fd()) {
             Ok((fd, address)) => Some((fd, address, listener.position)),
             Err(error) => {
                 let errno = Errno::from_io_error(&error);
@@ -130,9 +130,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                     self.service.out_of_descriptors();
                 }
                 if !errno.is_some_and(|errno| passing.contains(&errno)) {
-                    self.core.counters.accept_errors.add(1);
-                    listener.paused_until_ms = Some(self.core.now_ms + ACCEPT_PAUSE_MS);
-                    self.core.unwatch(&listener.fd);
+                    self.reactor.counters.accept_errors.add(1);
+                    listener.paused_until_ms = Some(self.reactor.now_ms + ACCEPT_PAUSE_MS);
+                    self.reactor.unwatch(&listener.fd);
                 }
                 None
             }
@@ -140,7 +140,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     }
 
     fn admit(&mut self, fd: Descriptor, address: Option<SocketAddr>, position: usize) {
-        let counters = Arc::clone(&self.core.counters);
+        let counters = Arc::clone(&self.reactor.counters);
         counters.accepted.add(1);
         let Some(current) = &self.current else { return };
         let limits = &current.generation.limits;
@@ -167,9 +167,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         let vacant = self.entries.vacant_entry();
         let slot = vacant.key();
         let token = Token::connection(slot, self.slot_generation).bits();
-        let (now_ms, now_us) = (self.core.now_ms, self.core.now_us());
-        let poll = self.core.poll.as_fd();
-        let is_watched = self.core.kernel.watch(poll, fd.as_fd(), token, false).is_ok();
+        let (now_ms, now_us) = (self.reactor.now_ms, self.reactor.now_us());
+        let poll = self.reactor.poll.as_fd();
+        let is_watched = self.reactor.kernel.watch(poll, fd.as_fd(), token, false).is_ok();
         let mut connection = Connection::new(token, fd, address, now_us, now_ms);
         connection.socket.is_watched = is_watched;
         connection.phase = phase;
@@ -198,7 +198,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             client,
             listener: listener.number,
             generation: current.generation.number,
-            lane: self.core.number,
+            lane: self.reactor.number,
             server_name: None,
             session: None,
             distrust: None,
@@ -242,7 +242,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             let Source::Connection { slot, .. } = token.source() else { return };
             let in_flight =
                 self.entry(slot, token).is_some_and(|entry| entry.connection.is_handshaking());
-            let over = self.core.counters.handshaking.value() > handshakes_max as u64;
+            let over = self.reactor.counters.handshaking.value() > handshakes_max as u64;
             if in_flight && !over {
                 return;
             }
@@ -255,12 +255,12 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     /// Lets listeners rest while the service does not accept, and go on when their pause is over.
     pub(crate) fn pause_and_resume_listeners(&mut self) {
-        let now_ms = self.core.now_ms;
+        let now_ms = self.reactor.now_ms;
         let accepts = self.service.accepts();
         for (index, listener) in &mut self.listeners {
             if !accepts && (listener.rests || listener.paused_until_ms.is_none()) {
                 if !listener.rests {
-                    self.core.unwatch(&listener.fd);
+                    self.reactor.unwatch(&listener.fd);
                 }
                 listener.rests = true;
                 listener.paused_until_ms = Some(now_ms + REST_MS);
@@ -271,7 +271,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 listener.rests = false;
                 listener.paused_until_ms = None;
                 let token = Token::listener(index).bits();
-                if self.core.watch_level(&listener.fd, token).is_err() {
+                if self.reactor.watch_level(&listener.fd, token).is_err() {
                     listener.paused_until_ms = Some(now_ms + ACCEPT_PAUSE_MS);
                 }
             }

@@ -111,13 +111,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     }
 
     fn run_timed_handshakes(&mut self, waiting: usize) {
-        let mut now_us = self.core.now_us();
-        let established_us = now_us.saturating_sub(self.core.now_ms * 1_000);
+        let mut now_us = self.reactor.now_us();
+        let established_us = now_us.saturating_sub(self.reactor.now_ms * 1_000);
         let until_us = now_us + handshakes_us(established_us);
         for _ in 0..waiting {
             let Some(slot) = self.next_handshake() else { return };
             self.drive(slot);
-            let began_us = std::mem::replace(&mut now_us, self.core.now_us());
+            let began_us = std::mem::replace(&mut now_us, self.reactor.now_us());
             if self.admission.has_taken_hello {
                 self.admission.note_cost(now_us - began_us);
             }

@@ -59,15 +59,15 @@ impl<S: Service, K: Kernel> Lane<S, K> {
                 }
             }
         }
-        self.core.counters.generation.set(number);
+        self.reactor.counters.generation.set(number);
         self.begin_sweep();
     }
 
     fn open_listener(&mut self, listener: LaneListener) {
         let vacant = self.listeners.vacant_entry();
         let token = Token::listener(vacant.key()).bits();
-        if self.core.watch_level(listener.fd(), token).is_err() {
-            self.core.counters.accept_errors.add(1);
+        if self.reactor.watch_level(listener.fd(), token).is_err() {
+            self.reactor.counters.accept_errors.add(1);
             return;
         }
         vacant.insert(listener);
@@ -83,15 +83,15 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             .collect();
         for index in closing {
             for _ in 0..LAST_ACCEPTS_MAX {
-                let before = self.core.counters.accepted.value();
+                let before = self.reactor.counters.accepted.value();
                 self.accept(index, 1);
-                if self.core.counters.accepted.value() == before {
+                if self.reactor.counters.accepted.value() == before {
                     break;
                 }
             }
             // The queue of a unix socket is watched through a copy for as long as any lane has one.
             if let Some(listener) = self.listeners.try_remove(index) {
-                self.core.unwatch(listener.fd());
+                self.reactor.unwatch(listener.fd());
             }
         }
     }

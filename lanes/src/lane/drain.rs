@@ -16,8 +16,8 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn begin_drain(&mut self, limit_ms: u64) {
         self.close_listeners(|_| true);
         self.inlet.discard();
-        self.drain_until_ms = Some(self.core.now_ms.saturating_add(limit_ms));
-        self.silence_until_ms = Some(self.core.now_ms + QUIET_MS);
+        self.drain_until_ms = Some(self.reactor.now_ms.saturating_add(limit_ms));
+        self.silence_until_ms = Some(self.reactor.now_ms + QUIET_MS);
         // What a client has said may still lie in the kernel, as with those accepted just now.
         for slot in self.slots(Connection::is_silent) {
             if let Some(entry) = self.entries.get_mut(slot) {
@@ -26,7 +26,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             }
         }
         // A client that has not said a word loses nothing, unless it was accepted just now.
-        let now_ms = self.core.now_ms;
+        let now_ms = self.reactor.now_ms;
         let is_late = |connection: &Connection| connection.accepted_ms() + QUIET_MS <= now_ms;
         self.end_where(Cause::LaneStopped, |each| each.is_silent() && is_late(each));
     }
@@ -34,7 +34,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn end_of_drain(&mut self) -> Option<LaneEnd> {
         let until_ms = self.drain_until_ms?;
         // Whoever has not said a word by the end of the drain is not cut, either.
-        let is_over = |silence_ms: u64| silence_ms.min(until_ms) <= self.core.now_ms;
+        let is_over = |silence_ms: u64| silence_ms.min(until_ms) <= self.reactor.now_ms;
         if self.silence_until_ms.is_some_and(is_over) {
             self.silence_until_ms = None;
             self.end_where(Cause::LaneStopped, Connection::is_silent);
@@ -42,7 +42,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         if self.entries.is_empty() {
             return Some(LaneEnd { cut: 0 });
         }
-        if self.core.now_ms < until_ms {
+        if self.reactor.now_ms < until_ms {
             return None;
         }
         if until_ms > 0 {
@@ -55,7 +55,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     /// Ends connections at rest cleanly; a stream that is still moving must not look complete.
     fn say_goodbye(&mut self) {
-        let now_ms = self.core.now_ms;
+        let now_ms = self.reactor.now_ms;
         for slot in self.slots(|connection| {
             connection.phase == Phase::Established
                 && !connection.has_pending()
@@ -63,7 +63,7 @@ impl<S: Service, K: Kernel> Lane<S, K> {
         }) {
             let Some(entry) = self.entries.get_mut(slot) else { continue };
             let mut link = Link {
-                core: &mut self.core,
+                reactor: &mut self.reactor,
                 outbox: &mut self.buffers.outbox,
                 connection: &mut entry.connection,
             };

@@ -112,9 +112,9 @@ impl<S: Service, K: Kernel> Lane<S, K> {
             match self.service.next_order() {
                 Some(Order::Close(id)) => self.close(id),
                 Some(Order::Choose(id, chosen)) => {
-                    let until_us = *until_us.get_or_insert_with(|| self.core.now_us() + TURN_US);
+                    let until_us = *until_us.get_or_insert_with(|| self.reactor.now_us() + TURN_US);
                     self.choose(id, chosen);
-                    if !is_stopped && self.core.now_us() >= until_us {
+                    if !is_stopped && self.reactor.now_us() >= until_us {
                         return true;
                     }
                 }
@@ -141,13 +141,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
 
     fn visit(&mut self, from: usize) {
         let last = self.entries.capacity();
-        let Self { service, entries, core, .. } = self;
+        let Self { service, entries, reactor, .. } = self;
         for slot in from..last.min(from.saturating_add(VISITS_MAX)) {
             let Some(entry) = entries.get(slot) else { continue };
             let connection = &entry.connection;
             let seen = Seen {
                 id: ConnectionId(connection.token),
-                age_ms: core.now_ms.saturating_sub(connection.accepted_ms()),
+                age_ms: reactor.now_ms.saturating_sub(connection.accepted_ms()),
                 sent_bytes: connection.sent_bytes,
                 client: connection.address,
                 received_bytes: connection.received_bytes,

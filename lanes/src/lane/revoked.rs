@@ -47,13 +47,13 @@ impl<S: Service, K: Kernel> Lane<S, K> {
     pub(crate) fn begin_sweep(&mut self) {
         let contexts = self.current.iter().flat_map(|current| current.all_contexts());
         let cuts = contexts.flat_map(ListenerContexts::all).any(|context| context.cuts_revoked());
-        let due_ms = self.core.now_ms;
+        let due_ms = self.reactor.now_ms;
         self.sweep = cuts.then_some(Sweep { due_ms, slot: 0, is_unsettled: false });
     }
 
     /// Goes on with the sweep, if it is time.
     pub(crate) fn cut_revoked(&mut self) {
-        let now_ms = self.core.now_ms;
+        let now_ms = self.reactor.now_ms;
         let Some(mut sweep) = self.sweep.take_if(|sweep| sweep.due_ms <= now_ms) else { return };
         let Some(current) = self.current.as_ref().map(Rc::clone) else { return };
         let last = self.entries.capacity();

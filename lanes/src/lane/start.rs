@@ -17,7 +17,7 @@ use sealane_file_table::{
 use crate::kernel::{Address, Kernel};
 use crate::lane::thread::LaneThread;
 use crate::lane::{Lane, LaneEnd};
-use crate::reactor::Core;
+use crate::reactor::Reactor;
 use crate::service::Service;
 use crate::shared::counters::Counters;
 use crate::shared::generation::{Generation, Publication};
@@ -154,8 +154,8 @@ where
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let resources = LaneResources::new(tickets, UnixSeconds(unix.as_secs()), decoded_keys_max);
         let service = service(&lane_counters);
-        let core = Core::new(number, kernel, lane_counters)?;
-        let mut lane = Lane::new(core, service, resources, Inbox { receiver, bell }, inlet)?;
+        let reactor = Reactor::new(number, kernel, lane_counters)?;
+        let mut lane = Lane::new(reactor, service, resources, Inbox { receiver, bell }, inlet)?;
         lane.publish(Publication { generation: first, parcel });
         if lane.current.is_none() {
             return Err(io::Error::other("the first generation cannot be served on this machine"));

@@ -5,7 +5,7 @@
 //! is recognised by its token.
 
 /// Deadlines in milliseconds since the lane started, each for a token.
-pub(crate) struct Wheel {
+pub(crate) struct TimerWheel {
     near: Vec<Vec<Entry>>,
     far: Vec<Vec<Entry>>,
     /// The tick up to which everything has been handed out.
@@ -24,7 +24,7 @@ const TICK_MS: u64 = 4;
 const NEAR_TICKS: u64 = 256;
 const FAR_SPANS: u64 = 256;
 
-impl Wheel {
+impl TimerWheel {
     pub(crate) fn new() -> Self {
         Self {
             near: (0..NEAR_TICKS).map(|_| Vec::new()).collect(),
@@ -105,7 +105,7 @@ fn slot(index: u64) -> usize {
 mod tests {
     use super::*;
 
-    fn run(wheel: &mut Wheel, from_ms: u64, to_ms: u64) -> Vec<(u64, u64)> {
+    fn run(wheel: &mut TimerWheel, from_ms: u64, to_ms: u64) -> Vec<(u64, u64)> {
         let mut woken = Vec::new();
         let mut due = Vec::new();
         for now_ms in from_ms..=to_ms {
@@ -119,7 +119,7 @@ mod tests {
     fn an_entry_wakes_once_never_early_and_at_most_two_ticks_late() {
         for due_ms in [0, 1, 3, 4, 10, 1_000, 1_023, 1_024, 1_025, 5_000, 70_000] {
             for start_ms in [0, 5, 1_020, 2_047] {
-                let mut wheel = Wheel::new();
+                let mut wheel = TimerWheel::new();
                 wheel.arm(1, 0);
                 run(&mut wheel, 0, start_ms);
                 let due_ms = start_ms + due_ms;
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn beyond_the_horizon_it_goes_around_again() {
-        let mut wheel = Wheel::new();
+        let mut wheel = TimerWheel::new();
         wheel.arm(600_000, 7);
         let woken = run(&mut wheel, 0, 700_000);
         assert_eq!(woken.len(), 1, "{woken:?}");
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_wait_leads_exactly_to_the_next_entry() {
-        let mut wheel = Wheel::new();
+        let mut wheel = TimerWheel::new();
         assert_eq!(wheel.wait_ms(0), None);
         wheel.arm(40, 1);
         let mut now_ms = 0;

@@ -13,7 +13,7 @@ use crate::turn::Turn;
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Passes on what stands in the receive buffer as it is.
     pub(crate) fn take_plain(&mut self) -> Result<(), Cause> {
-        self.entry.connection.active_ms = self.core.now_ms;
+        self.entry.connection.active_ms = self.reactor.now_ms;
         let Buffers { received, plain, .. } = &mut *self.buffers;
         if plain.append(received.filled()) < received.len() {
             return Err(Cause::Internal);

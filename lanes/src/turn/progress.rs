@@ -95,7 +95,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         self.link().flush()?;
         let connection = &self.entry.connection;
         if waited && connection.outgoing.is_none() && connection.phase == Phase::Established {
-            self.entry.connection.backend_ms = self.core.now_ms;
+            self.entry.connection.backend_ms = self.reactor.now_ms;
             self.with_state(|service, state, link, settings| {
                 service.client_drained(state, link, settings)
             })?;
@@ -114,7 +114,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             service.attached_writable(state, link, settings)
         })?;
         if waited && !self.entry.connection.attached_has_pending() {
-            self.entry.connection.client_ms = self.core.now_ms;
+            self.entry.connection.client_ms = self.reactor.now_ms;
         }
         self.offer_untaken()
     }
@@ -127,7 +127,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             })?;
             if untaken.is_empty() || self.entry.connection.abandoned {
                 self.buffers.outbox.pool.give_back(untaken);
-                self.entry.connection.client_ms = self.core.now_ms;
+                self.entry.connection.client_ms = self.reactor.now_ms;
             } else {
                 self.entry.connection.untaken = Some(untaken);
             }
@@ -176,7 +176,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let received = &mut self.buffers.received;
         received.clear();
         let spare = &mut received.spare_mut()[carried_len..carried_len + room];
-        match self.core.kernel.recv(connection.socket.fd.as_fd(), spare) {
+        match self.reactor.kernel.recv(connection.socket.fd.as_fd(), spare) {
             Ok(0) => self.client_stream_ended(),
             Ok(len) => {
                 let drained = len < room;
@@ -251,7 +251,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let outcome = match fed {
             Ok(fed) => {
                 if fed.records {
-                    connection.active_ms = self.core.now_ms;
+                    connection.active_ms = self.reactor.now_ms;
                     // Unless it is the other side that waits.
                     connection.kept.is_another = connection.attached_unfinished_len() == 0;
                 }
@@ -273,7 +273,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Sends the last words that stand in the wire buffer, and lingers.
     pub(crate) fn refuse(&mut self, cause: Cause) -> Result<(), Cause> {
         if self.entry.connection.is_handshaking() {
-            self.core.counters.handshaking.subtract(1);
+            self.reactor.counters.handshaking.subtract(1);
         }
         self.link().linger(cause)
     }
@@ -301,8 +301,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         }
         let len = self.buffers.plain.len() as u64;
         self.entry.connection.received_bytes += len;
-        self.entry.connection.client_ms = self.core.now_ms;
-        self.core.counters.received_bytes.add(len);
+        self.entry.connection.client_ms = self.reactor.now_ms;
+        self.reactor.counters.received_bytes.add(len);
         if let Some(waiting) = self.entry.connection.untaken.take() {
             let Buffers { plain, outbox, .. } = &mut *self.buffers;
             let joined = Pending::holding(&[waiting.filled(), plain.filled()].concat());
@@ -322,19 +322,19 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn establish(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
-        let taken_us = self.core.now_us().saturating_sub(connection.accepted_us);
+        let taken_us = self.reactor.now_us().saturating_sub(connection.accepted_us);
         // Bounded by the handshake timeout; an hour and more is told as 71 minutes.
         let taken_us = u32::try_from(taken_us).unwrap_or(u32::MAX);
         connection.handshake_us = Some(taken_us);
         let session = connection.session.as_ref().ok_or(Cause::Internal)?;
-        let counters = &self.core.counters;
+        let counters = &self.reactor.counters;
         counters.handshakes.count(session);
         counters.handshakes_without_ems.add(u64::from(session.lacks_extended_master_secret()));
         counters.handshake_time.record(u64::from(taken_us));
         if session.held_len() > 0 {
-            let due_ms = self.core.now_ms + TICKETS_HELD_MS;
+            let due_ms = self.reactor.now_ms + TICKETS_HELD_MS;
             connection.tickets_due_ms = due_ms;
-            self.core.tickets.push_back((due_ms, connection.token));
+            self.reactor.tickets.push_back((due_ms, connection.token));
         }
         self.hand_over()
     }
@@ -342,7 +342,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// The authority has seen the certificate that it asked for, and nothing follows.
     fn end_challenge(&mut self) -> Result<(), Cause> {
         let session = self.entry.connection.session.as_mut().ok_or(Cause::Internal)?;
-        self.core.counters.handshakes.count(session);
+        self.reactor.counters.handshakes.count(session);
         let closed = session.close(&mut self.buffers.outbox.wire);
         closed.map_err(|error| Cause::of_session(&error, true))?;
         self.refuse(Cause::AcmeChallenge)
@@ -352,14 +352,14 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     pub(crate) fn hand_over(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
         connection.phase = Phase::Established;
-        (connection.client_ms, connection.backend_ms) = (self.core.now_ms, self.core.now_ms);
-        self.core.counters.handshaking.subtract(1);
+        (connection.client_ms, connection.backend_ms) = (self.reactor.now_ms, self.reactor.now_ms);
+        self.reactor.counters.handshaking.subtract(1);
         // Nobody looks before the handshake's deadline otherwise.
         let (due_ms, _) = self.own_deadline();
         self.link().arm(due_ms);
         let Entry { connection, generation, listener, state } = &mut *self.entry;
         let outbox = &mut self.buffers.outbox;
-        let mut link = Link { core: self.core, outbox, connection };
+        let mut link = Link { reactor: self.reactor, outbox, connection };
         let settings = &generation.listener(*listener).settings;
         self.service.established(&mut link, state, settings)
     }
@@ -370,7 +370,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         // The record that was refused may have come with others, which are still in there.
         self.buffers.received.clear();
         let spare = &mut self.buffers.received.spare_mut()[..room];
-        match self.core.kernel.recv(connection.socket.fd.as_fd(), spare) {
+        match self.reactor.kernel.recv(connection.socket.fd.as_fd(), spare) {
             Ok(0) => Err(cause),
             Ok(len) => {
                 let len_read = u32::try_from(len).map_err(|_| cause)?;
@@ -389,7 +389,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     }
 
     fn check_deadlines(&mut self) -> Result<(), Cause> {
-        let now_ms = self.core.now_ms;
+        let now_ms = self.reactor.now_ms;
         if self.entry.connection.tickets_due_ms <= now_ms {
             self.release_tickets()?;
         }
@@ -449,7 +449,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         let connection = &self.entry.connection;
         let timeouts = self.timeouts();
         // Who is not read from is not to blame for its silence: the clock starts when it is again.
-        let since = |waits: bool, heard_ms| if waits { self.core.now_ms } else { heard_ms };
+        let since = |waits: bool, heard_ms| if waits { self.reactor.now_ms } else { heard_ms };
         let waits = connection.untaken.is_some() || connection.attached_has_pending();
         let client_ms = since(waits, connection.client_ms);
         let backend_ms = since(connection.outgoing.is_some(), connection.backend_ms);
