@@ -5,6 +5,7 @@
 
 pub mod listener;
 pub mod liveness;
+pub mod processors;
 pub mod reuseport;
 
 use std::io;

@@ -1,4 +1,4 @@
-//! One event loop per reactor: nothing on the path of a byte is shared between them.
+//! One event loop per core: nothing on the path of a byte is shared between them.
 //!
 //! A [lane](start::start) is a thread that owns its listening sockets, its connections, buffers,
 //! timers and counters, and its own replica of the TLS context. Who takes the plaintext is a
@@ -26,11 +26,13 @@ pub mod failure;
 pub mod kernel;
 mod lane;
 mod reactor;
+mod replica;
 pub mod service;
 mod shared;
 mod turn;
 
 pub use connection::link;
 pub use kernel::{listener, liveness, reuseport as steer};
-pub use lane::{LaneEnd, arena, orders, start, thread};
-pub use shared::{counters, generation, handover, limits, mailbox, timeouts};
+pub use lane::{arena, start, thread};
+pub use service::LaneEnd;
+pub use shared::{counters, generation, handover, limits, mailbox, orders, timeouts};

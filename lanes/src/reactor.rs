@@ -13,10 +13,10 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 use sealane_file_table::Descriptor;
 
+use crate::connection::Connection;
 use crate::connection::attached::Attached;
+use crate::connection::socket::Socket;
 use crate::connection::token::Token;
-use crate::connection::unfinished::Unfinished;
-use crate::connection::{Connection, Socket};
 use crate::kernel::Kernel;
 use crate::reactor::timer_wheel::TimerWheel;
 use crate::shared::counters::Counters;
@@ -30,7 +30,6 @@ pub(crate) struct Reactor<K: Kernel> {
     /// Connections that hold tickets back, in the order in which patience ends. A wait of fixed
     /// length needs no wheel, and most entries are stale before their time.
     pub(crate) tickets: VecDeque<(u64, u64)>,
-    pub(crate) unfinished: Unfinished,
     pub(crate) counters: Arc<Counters>,
     started_at: Instant,
     /// The time of this turn, since the lane started.
@@ -45,7 +44,6 @@ impl<K: Kernel> Reactor<K> {
             poll: epoll::create(epoll::CreateFlags::CLOEXEC)?.into(),
             wheel: TimerWheel::new(),
             tickets: VecDeque::new(),
-            unfinished: Unfinished::default(),
             counters,
             started_at: Instant::now(),
             now_ms: 0,
@@ -60,6 +58,11 @@ impl<K: Kernel> Reactor<K> {
     /// The time to the microsecond, on the same scale.
     pub(crate) fn now_us(&self) -> u64 {
         u64::try_from(self.started_at.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Moves the tokens whose timers have come into `due`.
+    pub(crate) fn advance_timers(&mut self, due: &mut Vec<u64>) {
+        self.wheel.advance(self.now_ms, due);
     }
 
     /// From now on reports when `socket` takes bytes again.

@@ -2,17 +2,21 @@
 //! that its service is lent.
 
 pub(crate) mod client_hello;
+mod deadlines;
 mod plain;
 mod progress;
+
+use std::rc::Rc;
 
 use sealane_engine::buffer::Buffer;
 
 use crate::cause::Cause;
+use crate::connection::Connection;
 use crate::connection::buffers::Buffers;
 use crate::connection::link::Link;
 use crate::kernel::Kernel;
-use crate::lane::{Entry, Lane};
 use crate::reactor::Reactor;
+use crate::replica::LaneGeneration;
 use crate::service::Service;
 
 /// One connection, with what it borrows from its lane for a turn.
@@ -21,6 +25,15 @@ pub(crate) struct Turn<'a, S: Service, K: Kernel> {
     pub(crate) buffers: &'a mut Buffers,
     pub(crate) service: &'a mut S,
     pub(crate) entry: &'a mut Entry<S>,
+}
+
+/// A connection with its generation and what the service keeps for it.
+pub(crate) struct Entry<S: Service> {
+    pub(crate) connection: Connection,
+    pub(crate) generation: Rc<LaneGeneration<S::Settings>>,
+    /// The listener's position in the generation.
+    pub(crate) listener: usize,
+    pub(crate) state: Option<S::Connection>,
 }
 
 /// The service, and what it is lent for a call about the connection.
@@ -65,19 +78,6 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             received,
             plain,
             settings: &generation.listener(*listener).settings,
-        })
-    }
-}
-
-impl<S: Service, K: Kernel> Lane<S, K> {
-    /// What a turn of this connection needs, if it is still there.
-    pub(crate) fn turn(&mut self, slot: usize) -> Option<Turn<'_, S, K>> {
-        let entry = self.entries.get_mut(slot)?;
-        Some(Turn {
-            reactor: &mut self.reactor,
-            buffers: &mut self.buffers,
-            service: &mut self.service,
-            entry,
         })
     }
 }

@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::session::PARTIAL_BYTES_MAX;
 
-use crate::connection::Socket;
 use crate::connection::outbox::Outbox;
 use crate::connection::pool::{Pool, READ_BYTES_MAX};
+use crate::connection::socket::Socket;
 use crate::kernel::Kernel;
 
 /// The buffers of one lane. A connection that has nothing pending needs no other.

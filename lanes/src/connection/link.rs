@@ -1,5 +1,7 @@
 //! What a service sees of a connection: send to the client, end it, attach a socket to it.
 
+mod attached;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,9 +14,10 @@ use sealane_engine::session::{ServerSession, Session};
 
 use crate::cause::Cause;
 use crate::connection::outbox::{Outbox, PushError};
-use crate::connection::{Connection, Direction, Phase};
+use crate::connection::phase::{Direction, Phase};
+use crate::connection::token::ConnectionId;
+use crate::connection::{ClientTls, Connection};
 use crate::kernel::{Kernel, shut_write};
-use crate::lane::orders::ConnectionId;
 use crate::reactor::{Reactor, to_ms};
 
 pub use crate::connection::attached::Received;
@@ -30,7 +33,7 @@ pub struct Link<'a, K: Kernel> {
 impl<K: Kernel> Link<'_, K> {
     /// Names the connection in orders.
     pub fn id(&self) -> ConnectionId {
-        ConnectionId(self.connection.token)
+        ConnectionId::from_bits(self.connection.token)
     }
 
     /// The number of the lane.
@@ -45,21 +48,21 @@ impl<K: Kernel> Link<'_, K> {
 
     /// The TLS session; there is one on every established connection whose TLS ends here.
     pub fn session(&self) -> Option<&ServerSession> {
-        self.connection.session.as_deref()
+        self.connection.tls.session()
     }
 
     /// What the client's certificates are worth now.
     pub fn standing(&self) -> ClientStanding {
-        match (&self.connection.context, &self.connection.session) {
-            (Some(context), Some(session)) => context.standing(session),
-            _ => ClientStanding::NotAsked,
+        match &self.connection.tls {
+            ClientTls::Begun { session, context } => context.standing(session),
+            ClientTls::Before(_) => ClientStanding::NotAsked,
         }
     }
 
     /// The secrets of the sessions under this connection's context since they were taken last, as
     /// lines for an NSS key log: this session's, and perhaps those of others in their handshake.
     pub fn take_key_log(&mut self) -> Vec<u8> {
-        self.connection.context.as_ref().map(|context| context.take_key_log()).unwrap_or_default()
+        self.connection.tls.context().map(|context| context.take_key_log()).unwrap_or_default()
     }
 
     /// The client's address: the one that its preamble told, if it did.
@@ -75,7 +78,7 @@ impl<K: Kernel> Link<'_, K> {
 
     /// The server name that the client asked for, in lower case.
     pub fn server_name(&self) -> Option<&str> {
-        self.connection.server_name.as_deref()
+        self.connection.hello.server_name.as_deref()
     }
 
     /// What the name leads to that the client asked for: the [`Named::number`] of the listener's
@@ -83,12 +86,12 @@ impl<K: Kernel> Link<'_, K> {
     ///
     /// [`Named::number`]: crate::shared::generation::Named::number
     pub fn name_number(&self) -> u32 {
-        self.connection.name_number
+        self.connection.hello.name_number
     }
 
     /// What the client was admitted under.
     pub fn context(&self) -> Option<&Arc<Context>> {
-        self.connection.context.as_ref().map(|context| context.context())
+        self.connection.tls.context().map(|context| context.context())
     }
 
     /// Sends `plain`, encrypted if the client's TLS ends here. What the client does not take now
@@ -108,7 +111,7 @@ impl<K: Kernel> Link<'_, K> {
     /// As for [`Link::send`].
     pub fn finish(&mut self, plain: &[u8]) -> Result<(), Cause> {
         self.seal(plain)?;
-        if let Some(session) = &mut self.connection.session {
+        if let Some(session) = self.connection.tls.session_mut() {
             session.close(&mut self.outbox.wire).map_err(|e| Cause::of_session(&e, true))?;
         }
         self.connection.outward = Direction::Ending;
@@ -161,25 +164,25 @@ impl<K: Kernel> Link<'_, K> {
     /// Calls the service's `deadline` after `delay`, in place of any deadline set before.
     pub fn set_deadline(&mut self, delay: Duration) {
         let due_ms = self.reactor.now_ms.saturating_add(to_ms(delay));
-        self.connection.service_due_ms = due_ms;
+        self.connection.times.service_due_ms = due_ms;
         self.arm(due_ms);
     }
 
     /// Forgets the service's deadline.
     pub fn clear_deadline(&mut self) {
-        self.connection.service_due_ms = u64::MAX;
+        self.connection.times.service_due_ms = u64::MAX;
     }
 
     fn seal(&mut self, plain: &[u8]) -> Result<(), Cause> {
-        let taken = match &mut self.connection.session {
+        let taken = match self.connection.tls.session_mut() {
             Some(session) => session.seal(plain, &mut self.outbox.wire),
             None => Ok(self.outbox.wire.append(plain)),
         };
-        self.connection.tickets_due_ms = u64::MAX;
+        self.connection.times.tickets_due_ms = u64::MAX;
         match taken {
             Ok(taken) if taken == plain.len() => {
                 if taken > 0 {
-                    self.connection.backend_ms = self.reactor.now_ms;
+                    self.connection.times.backend_ms = self.reactor.now_ms;
                 }
                 self.connection.sent_bytes += plain.len() as u64;
                 self.reactor.counters.sent_bytes.add(plain.len() as u64);
@@ -234,8 +237,8 @@ impl<K: Kernel> Link<'_, K> {
         let is_far = due_ms.saturating_sub(self.reactor.now_ms) > COARSE_MS;
         let coarse_ms = || due_ms.checked_next_multiple_of(COARSE_MS).unwrap_or(u64::MAX);
         let due_ms = if is_far { coarse_ms() } else { due_ms };
-        if due_ms < self.connection.armed_ms {
-            self.connection.armed_ms = due_ms;
+        if due_ms < self.connection.times.armed_ms {
+            self.connection.times.armed_ms = due_ms;
             self.reactor.wheel.arm(due_ms, self.connection.token);
         }
     }

@@ -5,9 +5,8 @@ use std::os::fd::AsFd;
 
 use sealane_engine::buffer::Buffer;
 
-use crate::connection::Socket;
+use crate::connection::outlet::Outlet;
 use crate::connection::pool::{Pending, Pool};
-use crate::connection::token::Token;
 use crate::kernel::Kernel;
 use crate::reactor::Reactor;
 
@@ -16,17 +15,6 @@ pub(crate) struct Outbox {
     /// Ciphertext for a client or a backend.
     pub(crate) wire: Buffer,
     pub(crate) pool: Pool,
-}
-
-/// Where bytes leave a lane: a socket, and what it has not taken yet.
-pub(crate) struct Outlet<'c> {
-    pub(crate) socket: &'c mut Socket,
-    pub(crate) outgoing: &'c mut Option<Pending>,
-    /// When a byte of the connection last moved.
-    pub(crate) active_ms: &'c mut u64,
-    pub(crate) token: Token,
-    /// FIN follows as soon as all is gone.
-    pub(crate) end_follows: bool,
 }
 
 /// Why bytes could not leave.

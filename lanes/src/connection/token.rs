@@ -24,6 +24,26 @@ pub(crate) enum Source {
     Orders,
 }
 
+/// Names a connection of one lane, also after its end: the next one in its place has another id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId(u64);
+
+impl ConnectionId {
+    /// The slot in the low 32 bits, and the generation of the slot in the others.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The id of these bits. One that was never given out names no connection.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) fn slot(self) -> usize {
+        Token::from_bits(self.0).slot()
+    }
+}
+
 /// Slots of a lane: more connections than that it never has.
 pub(crate) const SLOTS_MAX: usize = (1 << ATTACHMENT_SHIFT) - 4;
 
@@ -150,5 +170,14 @@ mod tests {
             .collect();
         assert!(!numbers.contains(&0), "that would be the client's socket");
         assert_eq!((numbers[0], numbers[254], numbers[255]), (1, 255, 1));
+    }
+
+    #[test]
+    fn an_id_is_two_words_of_32_bits() {
+        let last = Token::connection(SLOTS_MAX - 1, u32::MAX);
+        let id = ConnectionId(last.bits());
+        assert_eq!((id.slot(), id.bits() >> 32), (SLOTS_MAX - 1, u32::MAX.into()));
+        assert_eq!(id.bits() & u64::from(u32::MAX), SLOTS_MAX as u64 - 1);
+        assert_eq!(ConnectionId::from_bits(id.bits()), id);
     }
 }

@@ -3,17 +3,10 @@
 
 use std::collections::VecDeque;
 
-use crate::cause::Cause;
-use crate::connection::Connection;
-use crate::connection::token::{Source, Token};
-use crate::kernel::Kernel;
-use crate::lane::Lane;
-use crate::service::Service;
-
 /// What a lane's connections keep of such bytes in all.
-#[derive(Default)]
 pub(crate) struct Unfinished {
     units: usize,
+    units_max: usize,
     /// Connections that keep some.
     holders: usize,
     /// Who began to keep some, in that order; for most of them the rest has come since.
@@ -24,7 +17,7 @@ pub(crate) struct Unfinished {
 
 /// A connection's wait for the rest of something: one that begins again is another.
 #[derive(Clone, Copy)]
-struct Wait {
+pub(crate) struct Wait {
     token: u64,
     number: u16,
 }
@@ -46,13 +39,21 @@ const UNIT_BYTES: usize = 16;
 const STALE_WAITS_MAX: usize = 4096;
 
 impl Unfinished {
-    /// Takes note of what a connection keeps now. Returns whether a wait begins or takes more: only
-    /// then is there anything to be limited.
-    fn note(&mut self, connection: &mut Connection) -> bool {
-        // Sessions and whoever looks at hellos bound it, at a fifth of what fits.
-        let units = connection.unfinished_len().div_ceil(UNIT_BYTES);
-        let units = u16::try_from(units).unwrap_or(u16::MAX);
-        let kept = &mut connection.kept;
+    /// Without a limit until one is set.
+    pub(crate) fn new() -> Self {
+        Self { units: 0, units_max: usize::MAX, holders: 0, order: VecDeque::new(), last: 0 }
+    }
+
+    /// Allows `bytes_max` bytes in all from now on.
+    pub(crate) fn limit(&mut self, bytes_max: usize) {
+        self.units_max = bytes_max / UNIT_BYTES;
+    }
+
+    /// Notes that the connection of `token` keeps `bytes` now. Returns whether a wait begins or
+    /// takes more: only then is there anything to be limited.
+    pub(crate) fn note(&mut self, token: u64, kept: &mut Kept, bytes: usize) -> bool {
+        // Sessions and the parser of hellos bound it, at a fifth of what fits.
+        let units = u16::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u16::MAX);
         let before = kept.units;
         let is_another = std::mem::take(&mut kept.is_another) && units > 0;
         if units == before && !is_another {
@@ -62,13 +63,25 @@ impl Unfinished {
         if begins {
             self.last = self.last.wrapping_add(1);
             kept.number = self.last;
-            self.order.push_back(Wait { token: connection.token, number: self.last });
+            self.order.push_back(Wait { token, number: self.last });
         }
         self.holders += usize::from(before == 0);
         self.holders -= usize::from(units == 0);
         self.units = self.units - usize::from(before) + usize::from(units);
         kept.units = units;
         begins || units > before
+    }
+
+    /// Drops the waits that are over, by `is_over`, if they are too many.
+    pub(crate) fn drop_stale(&mut self, is_over: impl Fn(&Wait) -> bool) {
+        if self.order.len() > 2 * self.holders + STALE_WAITS_MAX {
+            self.order.retain(|wait| !is_over(wait));
+        }
+    }
+
+    /// The wait that began first, while all keep more than they may. It may be over.
+    pub(crate) fn oldest_over_limit(&mut self) -> Option<Wait> {
+        if self.units > self.units_max { self.order.pop_front() } else { None }
     }
 
     /// Forgets a connection that ended.
@@ -78,40 +91,14 @@ impl Unfinished {
     }
 }
 
-impl<S: Service, K: Kernel> Lane<S, K> {
-    /// Takes note of what the connection keeps after a turn, and resets those that have waited
-    /// longest while all keep more than they may.
-    pub(crate) fn limit_unfinished(&mut self, slot: usize) {
-        let Some(entry) = self.entries.get_mut(slot) else { return };
-        if !self.reactor.unfinished.note(&mut entry.connection) {
-            return;
-        }
-        if self.reactor.unfinished.order.len()
-            > 2 * self.reactor.unfinished.holders + STALE_WAITS_MAX
-        {
-            let mut order = std::mem::take(&mut self.reactor.unfinished.order);
-            order.retain(|wait| self.waiting_slot(*wait).is_some());
-            self.reactor.unfinished.order = order;
-        }
-        let Some(current) = &self.current else { return };
-        let units_max = current.generation.limits.unfinished_bytes_max / UNIT_BYTES;
-        while self.reactor.unfinished.units > units_max {
-            let Some(oldest) = self.reactor.unfinished.order.pop_front() else { return };
-            if let Some(slot) = self.waiting_slot(oldest) {
-                self.end(slot, Cause::LimitUnfinished);
-            }
-        }
+impl Wait {
+    /// The connection that waits.
+    pub(crate) fn token(self) -> u64 {
+        self.token
     }
 
-    /// Where the connection is that still waits so.
-    fn waiting_slot(&self, wait: Wait) -> Option<usize> {
-        let Source::Connection { slot, .. } = Token::from_bits(wait.token).source() else {
-            return None;
-        };
-        let connection = &self.entries.get(slot)?.connection;
-        let waits = connection.token == wait.token
-            && connection.kept.number == wait.number
-            && connection.kept.units > 0;
-        waits.then_some(slot)
+    /// Whether the connection that keeps `kept` still waits so.
+    pub(crate) fn goes_on(self, kept: Kept) -> bool {
+        kept.number == self.number && kept.units > 0
     }
 }

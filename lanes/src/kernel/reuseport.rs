@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use nix::libc::{sock_filter, sock_fprog};
 use nix::sys::socket::{SetSockOpt as _, sockopt::AttachReusePortCbpf};
 
-use crate::lane::start::processors;
+use crate::kernel::processors::processors;
 
 /// How clients are spread over the lanes of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,14 +13,11 @@
 
 use std::collections::VecDeque;
 
-use crate::connection::token::{Source, Token};
-use crate::connection::{Connection, Phase};
-use crate::kernel::Kernel;
-use crate::lane::Lane;
-use crate::service::Service;
+use crate::connection::Connection;
+use crate::connection::phase::Phase;
 
 /// Handshakes that have something to read, and the cost of one of them on this lane.
-pub(crate) struct Admission {
+pub(super) struct Admission {
     /// Connections with a session.
     begun: VecDeque<u64>,
     /// How many of these were served since the last hello.
@@ -36,7 +33,7 @@ pub(crate) struct Admission {
 
 /// Handshake work in one turn, before established connections are polled again. The step in which
 /// it ends is completed.
-pub(crate) const TURN_US: u64 = 5_000;
+pub(super) const TURN_US: u64 = 5_000;
 /// How many times the time of handshakes established connections may take in a turn that is longer.
 const ESTABLISHED_TIMES_MAX: u64 = 4;
 /// Work that may wait in the lane: clients beyond it stay in the kernel's queue.
@@ -49,7 +46,7 @@ const FIRST_COST_US: u64 = 2_000;
 const COST_WEIGHT: u64 = 16;
 
 impl Admission {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             begun: VecDeque::new(),
             begun_in_a_row: 0,
@@ -60,12 +57,12 @@ impl Admission {
         }
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.begun.is_empty() && self.hellos.is_empty()
     }
 
     /// Puts the connection into its queue, unless it is in one.
-    pub(crate) fn queue(&mut self, connection: &mut Connection) {
+    pub(super) fn queue(&mut self, connection: &mut Connection) {
         if std::mem::replace(&mut connection.queued, true) {
             return;
         }
@@ -75,7 +72,13 @@ impl Admission {
         }
     }
 
-    fn next(&mut self) -> Option<u64> {
+    /// How many connections wait.
+    pub(super) fn len(&self) -> usize {
+        self.begun.len() + self.hellos.len()
+    }
+
+    /// The next connection by its bits, which may be gone, or have been served in another way.
+    pub(super) fn next(&mut self) -> Option<u64> {
         let is_turn_of_begun = self.begun_in_a_row < BEGUN_IN_A_ROW_MAX || self.hellos.is_empty();
         if let Some(bits) = is_turn_of_begun.then(|| self.begun.pop_front()).flatten() {
             (self.begun_in_a_row, self.has_taken_hello) = (self.begun_in_a_row + 1, false);
@@ -86,9 +89,27 @@ impl Admission {
         if self.takes_newest { self.hellos.pop_back() } else { self.hellos.pop_front() }
     }
 
-    fn note_cost(&mut self, cost_us: u64) {
+    /// Notes the time that the connection of the last [`Self::next`] took.
+    pub(super) fn note_cost(&mut self, cost_us: u64) {
+        if !self.has_taken_hello {
+            return;
+        }
         self.weighed_cost_us -= self.weighed_cost_us / COST_WEIGHT;
         self.weighed_cost_us += cost_us;
+    }
+
+    /// Whether as many hellos wait as may; `is_waiting` tells whether one of these bits still does.
+    pub(super) fn is_full(
+        &mut self,
+        handshakes_max: usize,
+        is_waiting: impl Fn(u64) -> bool,
+    ) -> bool {
+        let hellos_max = self.hellos_max().min(handshakes_max);
+        if self.hellos.len() < hellos_max {
+            return false;
+        }
+        self.hellos.retain(|bits| is_waiting(*bits));
+        self.hellos.len() >= hellos_max
     }
 
     /// Hellos that the lane finishes in [`WAIT_US`].
@@ -98,67 +119,8 @@ impl Admission {
     }
 }
 
-impl<S: Service, K: Kernel> Lane<S, K> {
-    /// Works on handshakes for [`handshakes_us`]. A single one is not timed.
-    pub(crate) fn run_handshakes(&mut self) {
-        let waiting = self.admission.begun.len() + self.admission.hellos.len();
-        if waiting > 1 {
-            return self.run_timed_handshakes(waiting);
-        }
-        if let Some(slot) = self.next_handshake() {
-            self.drive(slot);
-        }
-    }
-
-    fn run_timed_handshakes(&mut self, waiting: usize) {
-        let mut now_us = self.reactor.now_us();
-        let established_us = now_us.saturating_sub(self.reactor.now_ms * 1_000);
-        let until_us = now_us + handshakes_us(established_us);
-        for _ in 0..waiting {
-            let Some(slot) = self.next_handshake() else { return };
-            self.drive(slot);
-            let began_us = std::mem::replace(&mut now_us, self.reactor.now_us());
-            if self.admission.has_taken_hello {
-                self.admission.note_cost(now_us - began_us);
-            }
-            if now_us >= until_us {
-                return;
-            }
-        }
-    }
-
-    /// The next connection that is still there and has not been served in another way.
-    fn next_handshake(&mut self) -> Option<usize> {
-        loop {
-            let token = Token::from_bits(self.admission.next()?);
-            if let Source::Connection { slot, .. } = token.source()
-                && let Some(entry) = self.entry(slot, token)
-                && std::mem::take(&mut entry.connection.queued)
-            {
-                return Some(slot);
-            }
-        }
-    }
-
-    /// Whether as many hellos wait as may. A lane that keeps up compares two numbers here.
-    pub(crate) fn is_full(&mut self) -> bool {
-        let limits = self.current.as_ref().map(|current| &current.generation.limits);
-        let handshakes_max = limits.map_or(usize::MAX, |limits| limits.handshakes_max);
-        let hellos_max = self.admission.hellos_max().min(handshakes_max);
-        if self.admission.hellos.len() < hellos_max {
-            return false;
-        }
-        let entries = &self.entries;
-        self.admission.hellos.retain(|bits| {
-            let entry = entries.get(Token::from_bits(*bits).slot());
-            entry.is_some_and(|entry| entry.connection.token == *bits && entry.connection.queued)
-        });
-        self.admission.hellos.len() >= hellos_max
-    }
-}
-
 /// Handshake work in a turn in which established connections took `established_us`.
-fn handshakes_us(established_us: u64) -> u64 {
+pub(super) fn handshakes_us(established_us: u64) -> u64 {
     TURN_US.max(established_us / ESTABLISHED_TIMES_MAX)
 }
 
@@ -174,7 +136,7 @@ mod tests {
 
     #[test]
     fn queue_holds_what_is_done_in_200_ms() {
-        let mut admission = Admission::new();
+        let mut admission = Admission { has_taken_hello: true, ..Admission::new() };
         assert_eq!(admission.hellos_max(), 100);
         for _ in 0..200 {
             admission.note_cost(700);

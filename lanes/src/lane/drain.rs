@@ -1,89 +1,98 @@
-//! The end of a lane, in order: stop accepting, let connections finish, cut what is left.
+//! The end of a lane, in order: stop accepting, let connections finish, cut the rest.
 
 use crate::cause::Cause;
-use crate::connection::link::Link;
-use crate::connection::{Connection, Direction, Phase};
+use crate::connection::Connection;
+use crate::connection::phase::Phase;
 use crate::kernel::Kernel;
-use crate::lane::{Lane, LaneEnd};
-use crate::service::Service;
+use crate::lane::connections::Connections;
+use crate::service::{LaneEnd, Service};
+
+/// A lane that accepts no more.
+pub(super) struct Drain {
+    /// The end of it; 0 is a stop at once.
+    until_ms: u64,
+    /// When clients end that have not sent a byte, if they have not ended yet.
+    silence_until_ms: Option<u64>,
+}
 
 /// Connections that move bytes up to this long before the end of a drain are cut with a reset; a
-/// quieter one is at rest and gets a clean end. So long a client may take, too, to say its first
-/// word.
+/// quieter one is at rest and gets a clean end. So long a client may take, too, to send its
+/// first byte.
 const QUIET_MS: u64 = 1_000;
 
-impl<S: Service, K: Kernel> Lane<S, K> {
-    pub(crate) fn begin_drain(&mut self, limit_ms: u64) {
-        self.close_listeners(|_| true);
-        self.inlet.discard();
-        self.drain_until_ms = Some(self.reactor.now_ms.saturating_add(limit_ms));
-        self.silence_until_ms = Some(self.reactor.now_ms + QUIET_MS);
-        // What a client has said may still lie in the kernel, as with those accepted just now.
-        for slot in self.slots(Connection::is_silent) {
-            if let Some(entry) = self.entries.get_mut(slot) {
+impl Drain {
+    /// Begins a drain that takes at most `limit_ms`.
+    pub(super) fn begin<S: Service, K: Kernel>(
+        limit_ms: u64,
+        connections: &mut Connections<S, K>,
+    ) -> Self {
+        let now_ms = connections.reactor().now_ms;
+        // Bytes of a client may still lie in the kernel, as with those accepted just now.
+        for slot in connections.slots(Connection::is_silent) {
+            if let Some(entry) = connections.in_slot(slot) {
                 entry.connection.socket.readable = true;
-                self.drive(slot);
+                connections.drive(slot);
             }
         }
-        // A client that has not said a word loses nothing, unless it was accepted just now.
-        let now_ms = self.reactor.now_ms;
+        // A client that has sent nothing loses nothing, unless it was accepted just now.
         let is_late = |connection: &Connection| connection.accepted_ms() + QUIET_MS <= now_ms;
-        self.end_where(Cause::LaneStopped, |each| each.is_silent() && is_late(each));
+        connections.end_where(Cause::LaneStopped, |each| each.is_silent() && is_late(each));
+        Self {
+            until_ms: now_ms.saturating_add(limit_ms),
+            silence_until_ms: Some(now_ms + QUIET_MS),
+        }
     }
 
-    pub(crate) fn end_of_drain(&mut self) -> Option<LaneEnd> {
-        let until_ms = self.drain_until_ms?;
-        // Whoever has not said a word by the end of the drain is not cut, either.
-        let is_over = |silence_ms: u64| silence_ms.min(until_ms) <= self.reactor.now_ms;
+    /// A stop at once, also within a drain.
+    pub(super) fn stop(before: Option<Self>) -> Self {
+        Self { until_ms: 0, silence_until_ms: before.and_then(|drain| drain.silence_until_ms) }
+    }
+
+    /// Whether the lane stops at once.
+    pub(super) fn is_stop(&self) -> bool {
+        self.until_ms == 0
+    }
+
+    /// When it has something to do next.
+    pub(super) fn due_ms(&self) -> u64 {
+        self.silence_until_ms.map_or(self.until_ms, |silence_ms| silence_ms.min(self.until_ms))
+    }
+
+    /// Ends the connections whose time has come. Returns the end of the lane, if this was the last.
+    pub(super) fn go_on<S: Service, K: Kernel>(
+        &mut self,
+        connections: &mut Connections<S, K>,
+    ) -> Option<LaneEnd> {
+        let now_ms = connections.reactor().now_ms;
+        // A client that has sent nothing by the end of the drain is not cut, either.
+        let is_over = |silence_ms: u64| silence_ms.min(self.until_ms) <= now_ms;
         if self.silence_until_ms.is_some_and(is_over) {
             self.silence_until_ms = None;
-            self.end_where(Cause::LaneStopped, Connection::is_silent);
+            connections.end_where(Cause::LaneStopped, Connection::is_silent);
         }
-        if self.entries.is_empty() {
+        if connections.len() == 0 {
             return Some(LaneEnd { cut: 0 });
         }
-        if self.reactor.now_ms < until_ms {
+        if now_ms < self.until_ms {
             return None;
         }
-        if until_ms > 0 {
-            self.say_goodbye();
+        if self.until_ms > 0 {
+            end_quiet(connections);
         }
-        let cut = self.entries.len();
-        self.end_where(Cause::LaneStopped, |_| true);
+        let cut = connections.len();
+        connections.end_where(Cause::LaneStopped, |_| true);
         Some(LaneEnd { cut })
     }
+}
 
-    /// Ends connections at rest cleanly; a stream that is still moving must not look complete.
-    fn say_goodbye(&mut self) {
-        let now_ms = self.reactor.now_ms;
-        for slot in self.slots(|connection| {
-            connection.phase == Phase::Established
-                && !connection.has_pending()
-                && connection.active_ms + QUIET_MS <= now_ms
-        }) {
-            let Some(entry) = self.entries.get_mut(slot) else { continue };
-            let mut link = Link {
-                reactor: &mut self.reactor,
-                outbox: &mut self.buffers.outbox,
-                connection: &mut entry.connection,
-            };
-            let told = link.connection.inward != Direction::Open || link.end_attached().is_ok();
-            let open = link.connection.outward == Direction::Open;
-            if told && (!open || link.finish(&[]).is_ok()) {
-                self.end(slot, Cause::Clean);
-            }
-            self.buffers.recover();
-        }
-    }
-
-    fn end_where(&mut self, cause: Cause, ends: impl Fn(&Connection) -> bool) {
-        for slot in self.slots(ends) {
-            self.end(slot, cause);
-        }
-    }
-
-    fn slots(&self, chosen: impl Fn(&Connection) -> bool) -> Vec<usize> {
-        let chosen = self.entries.iter().filter(|(_, entry)| chosen(&entry.connection));
-        chosen.map(|(slot, _)| slot).collect()
+/// Ends connections at rest cleanly; a stream that is still moving must not look complete.
+fn end_quiet<S: Service, K: Kernel>(connections: &mut Connections<S, K>) {
+    let now_ms = connections.reactor().now_ms;
+    for slot in connections.slots(|connection| {
+        connection.phase == Phase::Established
+            && !connection.has_pending()
+            && connection.times.active_ms + QUIET_MS <= now_ms
+    }) {
+        connections.end_cleanly(slot);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use sealane_engine::context::LaneResources;
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_file_table::{
@@ -15,14 +15,16 @@ use sealane_file_table::{
 };
 
 use crate::kernel::{Address, Kernel};
+use crate::lane::Lane;
 use crate::lane::thread::LaneThread;
-use crate::lane::{Lane, LaneEnd};
 use crate::reactor::Reactor;
-use crate::service::Service;
+use crate::service::{LaneEnd, Service};
 use crate::shared::counters::Counters;
 use crate::shared::generation::{Generation, Publication};
 use crate::shared::handover::{Inlet, Outlet, Parcel};
 use crate::shared::mailbox::{Inbox, Mail, Mailbox, mailbox};
+
+pub use crate::kernel::processors::processors;
 
 /// How one lane is set up.
 pub struct LaneSetup<S: Service, K> {
@@ -108,15 +110,6 @@ impl<S: Service> LaneHandle<S> {
     }
 }
 
-/// The processors that this process may run on, which in a container are not all of the machine's.
-///
-/// # Errors
-/// The kernel does not tell.
-pub fn processors() -> io::Result<Vec<usize>> {
-    let allowed = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
-}
-
 /// Starts a lane on its thread and waits until it accepts.
 ///
 /// `service` is called on that thread, so what it makes needs not cross threads.
@@ -157,7 +150,7 @@ where
         let reactor = Reactor::new(number, kernel, lane_counters)?;
         let mut lane = Lane::new(reactor, service, resources, Inbox { receiver, bell }, inlet)?;
         lane.publish(Publication { generation: first, parcel });
-        if lane.current.is_none() {
+        if !lane.serves() {
             return Err(io::Error::other("the first generation cannot be served on this machine"));
         }
         // Whoever waits may have given up; then there is nobody to tell.

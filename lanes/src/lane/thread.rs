@@ -4,8 +4,8 @@ use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use crate::lane::LaneEnd;
 use crate::lane::arena;
+use crate::service::LaneEnd;
 
 /// A thread that waits for its lane. The thread ends if this is dropped.
 ///

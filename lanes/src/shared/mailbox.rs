@@ -25,7 +25,7 @@ pub enum Mail<S> {
     Drain(Duration),
     /// Be ready to admit connections under this context where [`Chosen::Context`] names it.
     ///
-    /// [`Chosen::Context`]: crate::lane::orders::Chosen::Context
+    /// [`Chosen::Context`]: crate::shared::orders::Chosen::Context
     Provide(Arc<Context>),
     /// Serve this from now on; connections that exist stay with what they have.
     Publish(Box<Publication<S>>),

@@ -8,11 +8,13 @@ use sealane_engine::hello::{self, Fault, Gathering, Hello, Peek};
 use sealane_engine::session::{Awaited, ServerSession};
 
 use crate::cause::Cause;
-use crate::connection::{Early, Phase};
+use crate::connection::ClientTls;
+use crate::connection::phase::{Early, Phase};
+use crate::connection::token::ConnectionId;
 use crate::failure::Failure;
 use crate::kernel::Kernel;
-use crate::lane::orders::{Choice, ConnectionId};
 use crate::service::Service;
+use crate::shared::orders::Choice;
 use crate::turn::Turn;
 
 /// What was decided about a hello that waited.
@@ -45,8 +47,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     self.refuse_hello(Fault::TooLong)
                 }
                 Choice::Wait => {
-                    self.entry.connection.server_name = hello.server_name;
-                    self.entry.connection.early = Early::whole(self.buffers.received.filled());
+                    self.entry.connection.hello.server_name = hello.server_name;
+                    let early = Early::whole(self.buffers.received.filled());
+                    self.entry.connection.tls = ClientTls::Before(early);
                     self.entry.connection.phase = Phase::Waiting;
                     Ok(false)
                 }
@@ -65,7 +68,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     fn gather(&mut self, hello_bytes_max: usize) -> Peek {
         let received = &mut self.buffers.received;
         let carried_len = self.entry.connection.carried_len();
-        let kept = &mut self.entry.connection.early;
+        let ClientTls::Before(kept) = &mut self.entry.connection.tls else {
+            return Peek::Refused(Fault::Unexpected);
+        };
         if kept.is_none() {
             match hello::peek_record(received.filled(), hello_bytes_max) {
                 Peek::NeedMore => {}
@@ -91,7 +96,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn refuse_hello(&mut self, fault: Fault) -> Result<bool, Cause> {
         self.buffers.outbox.wire.append(&fault.alert());
-        self.entry.connection.failure = Some(Box::new(Failure::of_fault(fault)));
+        self.entry.connection.failed.failure = Some(Box::new(Failure::of_fault(fault)));
         let cause = match fault {
             Fault::NotTls | Fault::OldVersion => Cause::NotTls,
             Fault::Fallback
@@ -106,13 +111,13 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     /// Keeps what a log may want to know of the hello, and asks who decides about it.
     fn introduce(&mut self, hello: &Hello, hello_bytes_max: usize) -> Choice {
-        self.entry.connection.offered = Some(hello.offered);
+        self.entry.connection.hello.offered = Some(hello.offered);
         if self.service.wants_ja4() {
             let received = self.buffers.received.filled();
-            self.entry.connection.ja4 = hello::ja4(received, hello_bytes_max);
+            self.entry.connection.hello.ja4 = hello::ja4(received, hello_bytes_max);
         }
         let settings = &self.entry.generation.listener(self.entry.listener).settings;
-        self.service.hello(ConnectionId(self.entry.connection.token), hello, settings)
+        self.service.hello(ConnectionId::from_bits(self.entry.connection.token), hello, settings)
     }
 
     /// Goes on with a hello that has waited.
@@ -139,9 +144,9 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             Decision::Listener => {
                 let contexts = self.entry.generation.contexts(self.entry.listener);
                 let replica = contexts.for_name(hello.server_name.as_deref());
-                self.entry.connection.name_number = replica.number;
+                self.entry.connection.hello.name_number = replica.number;
                 let Some(context) = &replica.context else {
-                    self.entry.connection.server_name = hello.server_name;
+                    self.entry.connection.hello.server_name = hello.server_name;
                     return self.hand_over().and_then(|()| self.take_plain()).map(|()| false);
                 };
                 Ok(Rc::clone(context))
@@ -153,7 +158,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         };
         // FIN or a reset has come: no handshake can end, and a signature would be for nothing.
         if context.is_ok() && self.entry.connection.socket.hangup {
-            self.entry.connection.server_name = hello.server_name;
+            self.entry.connection.hello.server_name = hello.server_name;
             return Err(Cause::ClientGone);
         }
         let admitted = context.and_then(|context| match context.challenge(&hello) {
@@ -177,18 +182,17 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 let awaited = Awaited::new(asks, hello.offers_early_data);
                 connection.is_challenge = is_challenge;
                 let session = ServerSession::new(config).map_err(|_| Cause::Internal)?;
-                connection.server_name = hello.server_name;
+                connection.hello.server_name = hello.server_name;
                 let session = session
                     .awaiting(awaited)
                     .noting_extended_master_secret(hello.lacks_extended_master_secret);
-                connection.session = Some(Box::new(session));
-                connection.context = Some(context);
+                connection.tls = ClientTls::Begun { session: Box::new(session), context };
                 connection.phase = Phase::Handshake;
                 Ok(true)
             }
             Err((alert, cause)) => {
-                connection.server_name = hello.server_name;
-                connection.failure = Some(Box::new(Failure::by_alert(&alert)));
+                connection.hello.server_name = hello.server_name;
+                connection.failed.failure = Some(Box::new(Failure::by_alert(&alert)));
                 self.buffers.outbox.wire.append(&alert);
                 self.refuse(cause).map(|()| false)
             }

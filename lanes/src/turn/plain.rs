@@ -2,18 +2,18 @@
 //! passed on as it is.
 
 use crate::cause::Cause;
+use crate::connection::ClientTls;
 use crate::connection::buffers::Buffers;
-use crate::connection::{Early, Phase};
+use crate::connection::phase::{Early, Phase};
 use crate::kernel::Kernel;
-use crate::lane::Entry;
 use crate::service::{PREAMBLE_BYTES_MAX, Preamble, Service};
 use crate::shared::generation::Speech;
-use crate::turn::Turn;
+use crate::turn::{Entry, Turn};
 
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Passes on what stands in the receive buffer as it is.
     pub(crate) fn take_plain(&mut self) -> Result<(), Cause> {
-        self.entry.connection.active_ms = self.reactor.now_ms;
+        self.entry.connection.times.active_ms = self.reactor.now_ms;
         let Buffers { received, plain, .. } = &mut *self.buffers;
         if plain.append(received.filled()) < received.len() {
             return Err(Cause::Internal);
@@ -56,7 +56,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                     return Err(Cause::ProtocolError);
                 }
                 Preamble::Unfinished => {
-                    connection.early = Early::whole(bytes);
+                    connection.tls = ClientTls::Before(Early::whole(bytes));
                     return Ok(());
                 }
             }

@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use sealane_engine::session::{Fed, Session};
 
@@ -10,60 +9,52 @@ use crate::cause::Cause;
 use crate::connection::attached::Attached;
 use crate::connection::buffers::{Arrivals, Buffers};
 use crate::connection::link::Link;
+use crate::connection::phase::{Direction, Phase};
 use crate::connection::pool::{Pending, READ_BYTES_SCARCE};
-use crate::connection::{Direction, Phase};
+use crate::connection::refused::Refused;
 use crate::failure::Failure;
 use crate::kernel::Kernel;
-use crate::lane::revoked::Refused;
-use crate::lane::{Entry, Lane};
-use crate::reactor::to_ms;
 use crate::service::Service;
-use crate::shared::timeouts::Timeouts;
-use crate::turn::{Call, Turn};
+use crate::turn::{Call, Entry, Turn};
 
 /// How long session tickets wait for the first response before they leave alone.
 const TICKETS_HELD_MS: u64 = 10;
 
-impl<S: Service, K: Kernel> Lane<S, K> {
+impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Does what the connection's sockets allow, once in each direction.
     ///
     /// # Errors
     /// The cause that ends the connection; [`Cause::Clean`] when both sides have ended.
-    pub(crate) fn step(&mut self, slot: usize) -> Result<(), Cause> {
-        let Some(mut turn) = self.turn(slot) else { return Ok(()) };
-        if turn.entry.connection.socket.writable {
-            turn.write_client()?;
+    pub(crate) fn step(&mut self) -> Result<(), Cause> {
+        if self.entry.connection.socket.writable {
+            self.write_client()?;
         }
-        turn.write_attached()?;
-        if turn.entry.connection.wants_client_bytes() {
-            turn.read_client()?;
-        } else if turn.entry.connection.socket.is_reset() {
+        self.write_attached()?;
+        if self.entry.connection.wants_client_bytes() {
+            self.read_client()?;
+        } else if self.entry.connection.socket.is_reset() {
             // Whoever takes the client's bytes is slow, so nothing is read that would tell.
-            return Err(turn.client_lost());
-        } else if turn.entry.connection.phase == Phase::Waiting
-            && turn.entry.connection.socket.hangup
+            return Err(self.client_lost());
+        } else if self.entry.connection.phase == Phase::Waiting
+            && self.entry.connection.socket.hangup
         {
             // Whatever is decided: without another word from the client no handshake ends.
             return Err(Cause::ClientGone);
         }
-        if turn.entry.connection.wants_attached_bytes() {
-            turn.read_attached()?;
+        if self.entry.connection.wants_attached_bytes() {
+            self.read_attached()?;
         }
-        turn.finished()
+        self.finished()
     }
 
-    /// Acts on the deadlines that have passed and arms the next one.
-    ///
-    /// # Errors
-    /// The cause that ends the connection.
-    pub(crate) fn check_deadlines(&mut self, slot: usize) -> Result<(), Cause> {
-        let Some(mut turn) = self.turn(slot) else { return Ok(()) };
-        turn.check_deadlines()?;
-        turn.finished()
+    /// Sends both sides the clean end. Returns whether it could.
+    pub(crate) fn finish_both(&mut self) -> bool {
+        let mut link = self.link();
+        let told = link.connection.inward != Direction::Open || link.end_attached().is_ok();
+        let open = link.connection.outward == Direction::Open;
+        told && (!open || link.finish(&[]).is_ok())
     }
-}
 
-impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// What it means for the connection that the client is gone without an end.
     fn client_lost(&self) -> Cause {
         if self.entry.connection.is_silent_probe() {
@@ -95,7 +86,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         self.link().flush()?;
         let connection = &self.entry.connection;
         if waited && connection.outgoing.is_none() && connection.phase == Phase::Established {
-            self.entry.connection.backend_ms = self.reactor.now_ms;
+            self.entry.connection.times.backend_ms = self.reactor.now_ms;
             self.with_state(|service, state, link, settings| {
                 service.client_drained(state, link, settings)
             })?;
@@ -114,7 +105,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             service.attached_writable(state, link, settings)
         })?;
         if waited && !self.entry.connection.attached_has_pending() {
-            self.entry.connection.client_ms = self.reactor.now_ms;
+            self.entry.connection.times.client_ms = self.reactor.now_ms;
         }
         self.offer_untaken()
     }
@@ -127,7 +118,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             })?;
             if untaken.is_empty() || self.entry.connection.abandoned {
                 self.buffers.outbox.pool.give_back(untaken);
-                self.entry.connection.client_ms = self.reactor.now_ms;
+                self.entry.connection.times.client_ms = self.reactor.now_ms;
             } else {
                 self.entry.connection.untaken = Some(untaken);
             }
@@ -209,7 +200,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         match connection.phase {
             Phase::Established if connection.inward != Direction::Open => Ok(()),
             // In the clear FIN is the end.
-            Phase::Established if connection.session.is_none() => {
+            Phase::Established if connection.tls.session().is_none() => {
                 connection.inward = Direction::Ending;
                 self.pass_on_client_end()
             }
@@ -236,7 +227,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
                 }
                 Ok(())
             }
-            Phase::Established if connection.session.is_none() => self.take_plain(),
+            Phase::Established if connection.tls.session().is_none() => self.take_plain(),
             _ => self.feed(),
         }
     }
@@ -244,24 +235,27 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     /// Feeds the session what the client sent, which stands in the receive buffer.
     pub(crate) fn feed(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
-        let session = connection.session.as_mut().ok_or(Cause::Internal)?;
+        let session = connection.tls.session_mut().ok_or(Cause::Internal)?;
         let established = session.is_established();
         let Buffers { received, plain, outbox } = &mut *self.buffers;
         let fed = session.feed(received.filled_mut(), plain, &mut outbox.wire);
         let outcome = match fed {
             Ok(fed) => {
                 if fed.records {
-                    connection.active_ms = self.reactor.now_ms;
+                    connection.times.active_ms = self.reactor.now_ms;
                     // Unless it is the other side that waits.
                     connection.kept.is_another = connection.attached_unfinished_len() == 0;
                 }
                 self.take_plaintext(fed)
             }
             Err(error) => {
-                connection.refused =
-                    Refused::in_handshake(&error, connection.context.as_deref()).map(Box::new);
+                connection.failed.refused = Refused::in_handshake(
+                    &error,
+                    connection.tls.context().map(|context| &**context),
+                )
+                .map(Box::new);
                 let failure = Failure::of_session(&error, self.buffers.outbox.wire.filled());
-                connection.failure = Some(Box::new(failure));
+                connection.failed.failure = Some(Box::new(failure));
                 let cause = Cause::of_session(&error, established);
                 if self.buffers.outbox.wire.is_empty() { Err(cause) } else { self.refuse(cause) }
             }
@@ -301,7 +295,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         }
         let len = self.buffers.plain.len() as u64;
         self.entry.connection.received_bytes += len;
-        self.entry.connection.client_ms = self.reactor.now_ms;
+        self.entry.connection.times.client_ms = self.reactor.now_ms;
         self.reactor.counters.received_bytes.add(len);
         if let Some(waiting) = self.entry.connection.untaken.take() {
             let Buffers { plain, outbox, .. } = &mut *self.buffers;
@@ -322,18 +316,18 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     fn establish(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
-        let taken_us = self.reactor.now_us().saturating_sub(connection.accepted_us);
+        let taken_us = self.reactor.now_us().saturating_sub(connection.times.accepted_us);
         // Bounded by the handshake timeout; an hour and more is told as 71 minutes.
         let taken_us = u32::try_from(taken_us).unwrap_or(u32::MAX);
-        connection.handshake_us = Some(taken_us);
-        let session = connection.session.as_ref().ok_or(Cause::Internal)?;
+        connection.times.handshake_us = Some(taken_us);
+        let session = connection.tls.session().ok_or(Cause::Internal)?;
         let counters = &self.reactor.counters;
         counters.handshakes.count(session);
         counters.handshakes_without_ems.add(u64::from(session.lacks_extended_master_secret()));
         counters.handshake_time.record(u64::from(taken_us));
         if session.held_len() > 0 {
             let due_ms = self.reactor.now_ms + TICKETS_HELD_MS;
-            connection.tickets_due_ms = due_ms;
+            connection.times.tickets_due_ms = due_ms;
             self.reactor.tickets.push_back((due_ms, connection.token));
         }
         self.hand_over()
@@ -341,7 +335,7 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
 
     /// The authority has seen the certificate that it asked for, and nothing follows.
     fn end_challenge(&mut self) -> Result<(), Cause> {
-        let session = self.entry.connection.session.as_mut().ok_or(Cause::Internal)?;
+        let session = self.entry.connection.tls.session_mut().ok_or(Cause::Internal)?;
         self.reactor.counters.handshakes.count(session);
         let closed = session.close(&mut self.buffers.outbox.wire);
         closed.map_err(|error| Cause::of_session(&error, true))?;
@@ -352,7 +346,8 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
     pub(crate) fn hand_over(&mut self) -> Result<(), Cause> {
         let connection = &mut self.entry.connection;
         connection.phase = Phase::Established;
-        (connection.client_ms, connection.backend_ms) = (self.reactor.now_ms, self.reactor.now_ms);
+        (connection.times.client_ms, connection.times.backend_ms) =
+            (self.reactor.now_ms, self.reactor.now_ms);
         self.reactor.counters.handshaking.subtract(1);
         // Nobody looks before the handshake's deadline otherwise.
         let (due_ms, _) = self.own_deadline();
@@ -386,100 +381,5 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             Err(_) => Err(cause),
         }
-    }
-
-    fn check_deadlines(&mut self) -> Result<(), Cause> {
-        let now_ms = self.reactor.now_ms;
-        if self.entry.connection.tickets_due_ms <= now_ms {
-            self.release_tickets()?;
-        }
-        if self.entry.connection.service_due_ms <= now_ms {
-            self.entry.connection.service_due_ms = u64::MAX;
-            self.with_state(|service, state, link, settings| {
-                service.deadline(state, link, settings)
-            })?;
-        }
-        let (due_ms, cause) = self.own_deadline();
-        if due_ms <= now_ms {
-            return if cause == Cause::LimitAge { self.end_of_age() } else { Err(cause) };
-        }
-        let connection = &self.entry.connection;
-        let next_ms = connection.service_due_ms.min(due_ms);
-        self.link().arm(next_ms);
-        Ok(())
-    }
-
-    /// The connection is as old as it may be: the client is told that nothing follows. Whoever is
-    /// attached sees a reset, for what the client still had to say does not come.
-    fn end_of_age(&mut self) -> Result<(), Cause> {
-        let connection = &mut self.entry.connection;
-        // Without TLS a FIN would say that nothing is missing.
-        let Some(session) = &mut connection.session else { return Err(Cause::LimitAge) };
-        if connection.outward == Direction::Open {
-            let closed = session.close(&mut self.buffers.outbox.wire);
-            closed.map_err(|error| Cause::of_session(&error, true))?;
-        }
-        self.link().linger(Cause::LimitAge)
-    }
-
-    /// When this connection's patience ends, and what that is called.
-    pub(crate) fn own_deadline(&self) -> (u64, Cause) {
-        let connection = &self.entry.connection;
-        let listener = self.entry.generation.listener(self.entry.listener);
-        let preamble = listener.preamble.unwrap_or(Duration::MAX);
-        let handshake = self.timeouts().handshake;
-        let since_accept = |timeout| connection.accepted_ms().saturating_add(to_ms(timeout));
-        match connection.phase {
-            Phase::Established => self.deadline_when_established(),
-            Phase::Preamble if preamble < handshake => {
-                (since_accept(preamble), Cause::PreambleTimeout)
-            }
-            Phase::Handshake | Phase::Hello | Phase::Preamble | Phase::Waiting => {
-                (since_accept(handshake), Cause::HandshakeTimeout)
-            }
-            Phase::Lingering { cause, until_ms, .. } => (until_ms, cause),
-        }
-    }
-
-    fn timeouts(&self) -> Timeouts {
-        self.entry.generation.listener(self.entry.listener).timeouts
-    }
-
-    fn deadline_when_established(&self) -> (u64, Cause) {
-        let connection = &self.entry.connection;
-        let timeouts = self.timeouts();
-        // Who is not read from is not to blame for its silence: the clock starts when it is again.
-        let since = |waits: bool, heard_ms| if waits { self.reactor.now_ms } else { heard_ms };
-        let waits = connection.untaken.is_some() || connection.attached_has_pending();
-        let client_ms = since(waits, connection.client_ms);
-        let backend_ms = since(connection.outgoing.is_some(), connection.backend_ms);
-        let client = timeouts.client.filter(|_| connection.inward == Direction::Open);
-        let backend = timeouts.backend.filter(|_| connection.outward == Direction::Open);
-        let half_closed = connection.is_half_closed().then_some(timeouts.half_closed);
-        let age = self.entry.generation.generation.limits.connection_age_max;
-        let mut first = (u64::MAX, Cause::Idle);
-        for (since_ms, timeout, cause) in [
-            (connection.active_ms, Some(timeouts.idle), Cause::Idle),
-            (connection.active_ms, half_closed, Cause::HalfClosed),
-            (client_ms, client, Cause::ClientTimeout),
-            (backend_ms, backend, Cause::BackendTimeout),
-            (connection.accepted_ms(), age, Cause::LimitAge),
-        ] {
-            let due_ms = since_ms.saturating_add(timeout.map_or(u64::MAX, to_ms));
-            if due_ms < first.0 {
-                first = (due_ms, cause);
-            }
-        }
-        first
-    }
-
-    /// The first response has taken too long for the tickets: they leave alone.
-    fn release_tickets(&mut self) -> Result<(), Cause> {
-        let connection = &mut self.entry.connection;
-        connection.tickets_due_ms = u64::MAX;
-        if let Some(session) = &mut connection.session {
-            session.release_held(&mut self.buffers.outbox.wire);
-        }
-        self.link().transmit()
     }
 }
