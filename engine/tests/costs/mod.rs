@@ -80,4 +80,4 @@ fn message_rows() -> Vec<Row> {
     .into()
 }
 
-const DOCUMENT: &str = include_str!("../COSTS.md");
+const DOCUMENT: &str = include_str!("../../COSTS.md");
