@@ -1,4 +1,4 @@
-//! An etcd that is made up, for what real ones do not do when a test wants it: [`MadeUp`].
+//! A fake etcd, which does what real ones do not when a test needs it: [`FakeEtcd`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 
 /// One server of a gateway, whose watches tell nothing but what a test has them tell.
-pub(crate) struct MadeUp {
+pub(crate) struct FakeEtcd {
     pub(crate) endpoint: String,
     inner: Rc<Inner>,
 }
@@ -39,7 +39,7 @@ struct Kept {
     value: Vec<u8>,
 }
 
-impl MadeUp {
+impl FakeEtcd {
     /// Starts it beside the test.
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
