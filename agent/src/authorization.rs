@@ -12,7 +12,8 @@ use crate::certificate::challenge_pem;
 use crate::dns;
 use crate::failure::{Failed, plain};
 use crate::ledger::{Answer, Record};
-use crate::order::{Carried, with_nonces};
+use crate::nonces::with_nonces;
+use crate::order::state::Carried;
 use crate::settings::Challenge;
 
 /// Gives all answers that the order still asks for, and then has the authority look.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sealane_operator::say;
 use sealane_renewal::CertificateId;
 
-use crate::agent::now_s;
+use crate::clock::now_s;
 use crate::ledger::{Ledger, LedgerError, RenewalEntry, RenewalState, id_of};
 use crate::settings::Settings;
 

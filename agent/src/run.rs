@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::{Command as Program, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +21,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 
 use crate::account::external_key;
-use crate::agent::{Agent, now};
+use crate::agent::Agent;
 use crate::args::{Arguments, Command, FleetCommand};
+use crate::clock::now;
 use crate::etcd::Etcd;
+use crate::examination::examine_apart;
 use crate::fleet;
 use crate::ledger::Ledger;
 use crate::on_demand::Service;
@@ -335,28 +337,6 @@ fn refuse_rights_of_root(store: &Path) -> Result<(), End> {
         )));
     }
     Ok(())
-}
-
-/// Has another process read all of the store: a damaged one may end whoever maps it.
-///
-/// # Errors
-/// It is not in order, or that cannot be found out.
-pub(crate) fn examine_apart(store: &Path) -> Result<(), String> {
-    let mut other = Program::new("/proc/self/exe");
-    let other = other.arg("examine").arg(store).output();
-    let other =
-        other.map_err(|error| format!("{}: cannot be examined: {error}", store.display()))?;
-    match (other.status.code(), String::from_utf8_lossy(&other.stderr).trim()) {
-        (Some(0), _) => Ok(()),
-        (Some(_), text) if !text.is_empty() => {
-            Err(text.trim_start_matches("sealane-agent: ").to_owned())
-        }
-        _ => Err(format!(
-            "{}: damaged: reading it ended a process; restore a backup with: sealane certificates \
-             restore",
-            store.display()
-        )),
-    }
 }
 
 fn look_into(store: &Path) -> Result<(), End> {

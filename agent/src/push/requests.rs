@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, EXPECT, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http::header::{ALLOW, EXPECT, HeaderValue};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use rustls::crypto::CryptoProvider;
 use sealane_operator::{Priority, say, say_at};
@@ -20,11 +20,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::run::examine_apart;
+use crate::examination::examine_apart;
 use crate::settings::PushVerb;
 use crate::trust::{TrustError, our_provider};
 
-use super::connections::Complaints;
+use super::answer::{Answer, answer, text};
+use super::complaints::Complaints;
 use super::quotas::Quotas;
 use super::roles::Rights;
 use super::streams::{StreamPlace, Streams};
@@ -385,19 +386,6 @@ fn broken(error: &JoinError) -> Answer {
     text(StatusCode::INTERNAL_SERVER_ERROR, "a fault of the agent's; its log has more".into())
 }
 
-pub(super) fn text(status: StatusCode, words: String) -> Answer {
-    answer(status, "text/plain; charset=utf-8", (words + "\n").into_bytes())
-}
-
-fn answer(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    answer
-}
-
-/// What is answered.
-pub(super) type Answer = Response<Full<Bytes>>;
 /// What is asked for: whether that is allowed at all, and what it is.
 type Asked = (PushVerb, requests::Request);
 
