@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::crypto::CryptoProvider;
-use sealane_operator::{Priority, say, say_at, value};
+use sealane_operator::value;
 use sealane_renewal::{CertificateId, MachineId, keeper};
 use sealane_store::{KeyedStore, SealingKeys};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
+use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use crate::clock::{now, now_s};
@@ -46,6 +47,8 @@ pub(crate) struct Fleet {
     pub(super) machines: RefCell<HashMap<String, MachineId>>,
     /// The lease under which this machine tells that it is there; 0: none yet.
     pub(super) status_lease: Cell<i64>,
+    /// Whether this machine leaves the fleet: the end of the process.
+    pub(super) is_leaving: Cell<bool>,
 }
 
 impl Fleet {
@@ -73,6 +76,7 @@ impl Fleet {
             clocks: Clocks::default(),
             machines: RefCell::default(),
             status_lease: Cell::new(0),
+            is_leaving: Cell::new(false),
         }))
     }
 
@@ -104,6 +108,8 @@ impl Fleet {
 
     /// Tells the others that this machine goes, so that they look after what is its own.
     pub(crate) async fn leave(&self) {
+        // Before the note: what goes on meanwhile would take it back.
+        self.is_leaving.set(true);
         self.note_behind();
         let lease = self.status_lease.take();
         if lease != 0 {
@@ -140,9 +146,9 @@ impl Fleet {
         match self.away.take() {
             Some((since, what)) if what != NOT_ASKED => {
                 let for_long = value::duration_text(Duration::from_secs(since.elapsed().as_secs()));
-                say(&format!("fleet: etcd answers again, after {for_long}"));
+                info!("fleet: etcd answers again, after {for_long}");
             }
-            Some(_) => say("fleet: etcd answers"),
+            Some(_) => info!("fleet: etcd answers"),
             None => {}
         }
         self.is_complete.set(true);
@@ -153,12 +159,7 @@ impl Fleet {
         let text = failure.to_string();
         let (since, before) = self.away.borrow().clone().unwrap_or((Instant::now(), String::new()));
         if before != text {
-            say_at(
-                Priority::Warning,
-                &format!(
-                    "fleet: {text}\n  what is served is served on; orders wait until it answers"
-                ),
-            );
+            warn!("fleet: {text}\n  what is served is served on; orders wait until it answers");
         }
         self.tell_health(Some(&text));
         self.away.replace(Some((since, text)));

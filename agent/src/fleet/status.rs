@@ -70,6 +70,9 @@ impl Reported {
 
     /// Keeps this machine's lease and its entry alive.
     async fn stay(&mut self, fleet: &Fleet) -> Result<(), EtcdError> {
+        if fleet.is_leaving.get() {
+            return Ok(());
+        }
         let mut lease = fleet.status_lease.get();
         if lease != 0 && self.alive.is_some_and(|at| at.elapsed() < ALIVE_EVERY) {
             return Ok(());

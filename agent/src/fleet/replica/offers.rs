@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::{CertificateDigest, CertificateStore as _};
-use sealane_operator::{Priority, say_at};
 use sealane_store::{AHEAD_S_MAX, Listed, Removal};
+use tracing::warn;
 
 use super::{Names, Replica, TICK};
 use crate::clock::now_s;
@@ -45,7 +45,8 @@ impl Replica<'_> {
         }
         self.delete_what_is_over().await?;
         self.reseal_entries().await?;
-        if let Some((version, ..)) = self.scanned.filter(|_| !self.may_lack) {
+        let may_note = !self.may_lack && !self.fleet.is_leaving.get();
+        if let Some((version, ..)) = self.scanned.filter(|_| may_note) {
             self.fleet
                 .store
                 .store()
@@ -155,12 +156,9 @@ impl Replica<'_> {
     }
 
     fn leave_out(&mut self, place: String, len: usize) {
-        say_at(
-            Priority::Warning,
-            &format!(
-                "fleet: {place}: a certificate of {len} bytes stays on this machine, because etcd \
+        warn!(
+            "fleet: {place}: a certificate of {len} bytes stays on this machine, because etcd \
                  takes {VALUE_BYTES_MAX} at most; shorten its chain"
-            ),
         );
         self.too_large.insert(place);
     }

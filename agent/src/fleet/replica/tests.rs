@@ -187,6 +187,20 @@ fn what_was_imported_since_this_machine_has_followed_takes_the_place_of_what_no_
     });
 }
 
+#[test]
+fn store_stays_behind_while_its_machine_leaves() {
+    with_machine(async |machine| {
+        let Machine { fleet, store, .. } = &machine;
+        let mut replica = Replica::listed(fleet, &nobody).await.unwrap();
+        replica.offer_changes(&nobody).await.unwrap();
+        assert!(!store.store().is_behind().unwrap());
+        fleet.leave().await;
+        assert!(store.store().is_behind().unwrap());
+        replica.offer_changes(&nobody).await.unwrap();
+        assert!(store.store().is_behind().unwrap());
+    });
+}
+
 /// Machines with the same keys in another order would do that to each other for ever.
 #[test]
 fn what_an_older_key_sealed_is_sealed_anew_once_but_for_answers() {
