@@ -178,6 +178,15 @@ pub trait Service {
         false
     }
 
+    /// A client that the service has admitted has a connection.
+    fn accepted(
+        &mut self,
+        _id: ConnectionId,
+        _client: Option<SocketAddr>,
+        _settings: &Self::Settings,
+    ) {
+    }
+
     /// A ClientHello has arrived: who decides under which context the client is admitted? With
     /// [`Choice::Wait`] nothing more is read from it until an [`Order::Choose`] comes; meanwhile
     /// the handshake's timeout goes on.

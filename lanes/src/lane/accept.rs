@@ -318,6 +318,8 @@ impl NewClient {
             connections.end(slot, Cause::Internal);
             return None;
         }
+        let id = ConnectionId::from_bits(token);
+        connections.service().accepted(id, self.address, &listener.settings);
         connections.begin(slot, speaks_first);
         Some(token)
     }

@@ -211,6 +211,13 @@ impl Service for Relay {
         }
     }
 
+    fn accepted(&mut self, id: ConnectionId, client: Option<SocketAddr>, settings: &RelaySettings) {
+        if let Some(events) = &mut self.events {
+            let listener = &settings.listener;
+            events.note(self.giver.number(id), ConnectionEvent::Accepted { listener, client });
+        }
+    }
+
     fn hello(&mut self, id: ConnectionId, hello: &Hello, _: &RelaySettings) -> Choice {
         if let Some(events) = &mut self.events {
             let server_name = hello.server_name.as_deref();
