@@ -18,13 +18,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sealane_operator::{Priority, say, say_at, value};
+use sealane_operator::value;
 use sealane_renewal::{
     Action, AuthorityId, CertificateId, Failure, Held, Outcome, Ticket, UnixSeconds,
 };
 use sealane_store::{KeyedStore, SealingKeys};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::spawn_local;
+use tracing::{error, info, warn};
 
 use crate::clock::now;
 use crate::failure::Failed;
@@ -223,14 +224,14 @@ impl Agent {
         match self.book.ledger.is_over(&entry) {
             Ok(false) => {}
             Ok(true) => {
-                say(&format!("{names}: order dropped: the store has changed since it was begun"));
+                info!("{names}: order dropped: the store has changed since it was begun");
                 return self.book.give_up(id, entry);
             }
-            Err(error) => return say_at(Priority::Warning, &format!("{names}: {error}")),
+            Err(error) => return warn!("{names}: {error}"),
         }
         let Some(authority) = authority_of(&self.book.settings, &entry.directory) else { return };
         if let Some(wanted) = self.book.wanted(id, authority, true) {
-            say(&format!("{names}: going on with the order at {}", entry.directory));
+            info!("{names}: going on with the order at {}", entry.directory);
             self.start(wanted, authority, None);
         }
     }
@@ -345,7 +346,7 @@ impl Agent {
         let (not_before, not_after) = (seconds(issued.not_before_s), seconds(issued.not_after_s));
         let left = Duration::from_secs(not_after.since(now()));
         let (names, days) = (wanted.names.join(", "), left.as_secs() / 86_400);
-        say(&format!("{names}: issued by {}, good for {days} days", wanted.directory));
+        info!("{names}: issued by {}, good for {days} days", wanted.directory);
         waits::forget(&self.book, wanted.id);
         self.followed.end_renewal(&self.book, wanted.id);
         if let Some(ticket) = ticket {
@@ -377,7 +378,7 @@ impl Agent {
         let next = self.book.schedule.due(wanted.id).map(|at| at.since(now()));
         let next = next.map(|seconds| value::duration_text(Duration::from_secs(seconds)));
         let next = next.map(|text| format!("\n  tried again in {text}")).unwrap_or_default();
-        say_at(Priority::Warning, &format!("{}{next}", failed.text));
+        warn!("{}{next}", failed.text);
     }
 
     /// Tells the schedule what is wanted and what there is, and finds orders to go on with.
@@ -427,16 +428,13 @@ impl Agent {
             return;
         }
         let text = value::duration_text(Duration::from_secs(back_s));
-        say_at(
-            Priority::Warning,
-            &format!("the clock was set back by {text}: all is planned anew"),
-        );
+        warn!("the clock was set back by {text}: all is planned anew");
         match Plan::of(&self.book.settings, &self.book.ledger) {
             Ok(plan) => {
                 self.begin_schedule();
                 self.adopt(plan);
             }
-            Err(error) => say_at(Priority::Error, &format!("not planned anew: {error}")),
+            Err(error) => error!("not planned anew: {error}"),
         }
     }
 
@@ -454,7 +452,7 @@ impl Agent {
         }
         match Plan::of(&self.book.settings, &self.book.ledger) {
             Ok(plan) => {
-                say("files of [[authority]] have changed: they are read again, and waits end");
+                info!("files of [[authority]] have changed: they are read again, and waits end");
                 self.files = read;
                 let fleet = self.book.fleet.as_ref();
                 self.authorities =
@@ -462,7 +460,7 @@ impl Agent {
                 self.begin_schedule();
                 self.adopt(plan);
             }
-            Err(error) => say_at(Priority::Error, &format!("[[authority]]: not read: {error}")),
+            Err(error) => error!("[[authority]]: not read: {error}"),
         }
     }
 
@@ -470,11 +468,10 @@ impl Agent {
     fn reread_etcd(&self) {
         let Some(fleet) = &self.book.fleet else { return };
         match fleet.reread() {
-            Ok(()) => say("fleet: the files of etcd are read again"),
-            Err(error) => say_at(
-                Priority::Warning,
-                &format!("fleet: {error}\n  what was read before is used until this is right"),
-            ),
+            Ok(()) => info!("fleet: the files of etcd are read again"),
+            Err(error) => {
+                warn!("fleet: {error}\n  what was read before is used until this is right")
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use instant_acme::{
     AuthorizationState, AuthorizationStatus, ChallengeHandle, ChallengeStatus, ChallengeType,
     Error, Order,
 };
-use sealane_operator::{Priority, say_at};
 use sealane_renewal::Failure;
+use tracing::warn;
 
 use crate::certificate::challenge_pem;
 use crate::dns;
@@ -64,7 +64,7 @@ pub(crate) async fn take_back(carried: &mut Carried<'_>) {
     }
     dns::clean_up(&records).await;
     if let Err(failed) = carried.keep() {
-        say_at(Priority::Warning, &failed.text);
+        warn!("{}", failed.text);
     }
 }
 

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealane_engine::certificates::{Certificate, CertificateStore as _};
-use sealane_operator::{Priority, say_at};
 use sealane_renewal::{CertificateId, Failing, Spent, UnixSeconds};
 use sealane_store::{HTTP_01, KEPT_BYTES_MAX, KeyedStore, Listed, StoreError, TLS_ALPN_01};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use crate::certificate::{KnownAs, known_as};
@@ -182,7 +182,7 @@ impl Ledger {
                 Err(error) => {
                     self.write(&[], &[(name, None)])?;
                     let text = format!("a request for a renewal is removed; ask again: {error}");
-                    say_at(Priority::Warning, &text);
+                    warn!("{text}");
                 }
             }
         }
@@ -196,7 +196,7 @@ impl Ledger {
                 self.drop_renewal(id)?;
                 let names = entry.names.join(", ");
                 let text = format!("{names}: the renewal asked for by `renew` is dropped: {why}");
-                say_at(Priority::Warning, &text);
+                warn!("{text}");
             }
         }
         Ok(())

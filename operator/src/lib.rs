@@ -1,6 +1,6 @@
 //! What passes between a program and its operator: settings out of a TOML file with all of their
 //! mistakes ([`reader`], [`Mistake`]), sealing keys out of their source ([`KeySource`]), and what
-//! is said on standard error ([`say`]).
+//! is logged on standard error ([`log`]).
 #![forbid(unsafe_code)]
 
 mod key_source;
@@ -8,7 +8,6 @@ pub mod log;
 pub mod memory;
 pub mod mistake;
 pub mod reader;
-mod said;
 mod text;
 pub mod timestamp;
 pub mod value;
@@ -17,5 +16,4 @@ pub use key_source::{
     KeySource, KeySourceError, create_key_file, sealing_keys, secret_source, secret_text, store_key,
 };
 pub use mistake::{Mistake, Mistakes, Place, Problem};
-pub use said::{Priority, say, say_at};
 pub use text::{SETTINGS_BYTES_MAX, read_text};

@@ -7,6 +7,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs::fstat;
@@ -76,6 +77,30 @@ impl From<LogLevel> for Level {
             LogLevel::Debug => Self::DEBUG,
         }
     }
+}
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named(text, &Self::NAMES)
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named(text, &Self::NAMES)
+    }
+}
+
+fn named<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    let found = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+        format!("write one of: {}", names.join(", "))
+    })
 }
 
 /// The lines that are written, and their form.

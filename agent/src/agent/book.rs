@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use sealane_operator::{Priority, say_at};
 use sealane_renewal::{AuthorityId, CertificateId, Held, Outcome, Schedule, Ticket};
 use sealane_store::Listed;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_local;
+use tracing::warn;
 
 use super::patience::Left;
 use super::plan;
@@ -52,7 +52,7 @@ impl Book {
     /// Forgets an order that is not wanted any more.
     pub(super) fn give_up(&self, id: CertificateId, entry: OrderEntry) {
         if let Err(error) = self.ledger.drop_order(id, &entry) {
-            return say_at(Priority::Warning, &error.to_string());
+            return warn!("{error}");
         }
         spawn_local(async move { dns::clean_up(&entry.records).await });
     }

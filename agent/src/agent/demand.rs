@@ -6,9 +6,10 @@ use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use sealane_operator::{Priority, say, say_at, value};
+use sealane_operator::value;
 use sealane_renewal::{CertificateId, Demand, Failure, Held, Outcome, Ticket, UnixSeconds};
 use tokio::task::spawn_local;
+use tracing::{info, warn};
 
 use super::book::{Book, Came};
 use super::orders::Orders;
@@ -189,12 +190,9 @@ impl Demanded {
         if self.refused_for_rate > 0 && !is_told {
             self.told_at = Some(Instant::now());
             let count = std::mem::take(&mut self.refused_for_rate);
-            say_at(
-                Priority::Warning,
-                &format!(
-                    "on_demand: {count} times a name was not asked about, because of rate or \
+            warn!(
+                "on_demand: {count} times a name was not asked about, because of rate or \
                      waiting; raise them if these are names of yours"
-                ),
             );
         }
     }
@@ -242,7 +240,7 @@ impl Demanded {
             let outcome = match task.await {
                 Ok(Ok(is_given)) => Outcome::Permission { is_given },
                 Ok(Err(why)) => {
-                    say_at(Priority::Warning, &format!("on_demand: {why}"));
+                    warn!("on_demand: {why}");
                     Outcome::Failed(Failure::TryLater)
                 }
                 Err(_) => Outcome::Failed(Failure::TryLater),
@@ -265,7 +263,7 @@ impl Demanded {
         }
         let challenge = on_demand.challenge.clone();
         if let Entry::Vacant(place) = book.certificates.entry(id) {
-            say(&format!("{name}: a client asked for it, and the service allows it"));
+            info!("{name}: a client asked for it, and the service allows it");
             place.insert(WantedCertificate { challenge, names: vec![name.clone()] });
             let entry = DemandEntry { name, seen_s: now().0 };
             self.known.insert(id, Known::new(entry));
@@ -282,7 +280,7 @@ impl Demanded {
         if let Some(held) = held.filter(|held| seen_s < held.not_before.0) {
             let left = Duration::from_secs(held.not_after.since(now()));
             let left = value::duration_text(left);
-            say(&format!("{name}: nobody has asked for it; its certificate ends in {left}"));
+            info!("{name}: nobody has asked for it; its certificate ends in {left}");
             if let Some(known) = self.known.get_mut(&id) {
                 known.lapses_at = Some(held.not_after);
             }
@@ -296,7 +294,7 @@ impl Demanded {
             match keep_demand(book, &entry) {
                 Ok(()) => self.kept(id, entry),
                 Err(error) => {
-                    say_at(Priority::Warning, &format!("{name}: not remembered: {error}"));
+                    warn!("{name}: not remembered: {error}");
                 }
             }
         }
@@ -337,7 +335,7 @@ impl Demanded {
             book.certificates.remove(&id);
             book.schedule.forget(id);
             if let Err(error) = book.ledger.remove(&name) {
-                say_at(Priority::Warning, &format!("{name}: not removed: {error}"));
+                warn!("{name}: not removed: {error}");
             }
             forget_demand(book, &name);
         }
@@ -398,7 +396,7 @@ fn seen_s(book: &Book, entry: &DemandEntry) -> u64 {
 fn forget_demand(book: &Book, name: &str) {
     match (book.ledger.drop_demand(name), &book.fleet) {
         (Err(error), _) => {
-            say_at(Priority::Warning, &format!("{name}: not forgotten: {error}"));
+            warn!("{name}: not forgotten: {error}");
         }
         (Ok(shared), Some(fleet)) => fleet.put_soon(shared, None),
         (Ok(_), None) => {}

@@ -4,8 +4,9 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use sealane_operator::{Priority, say, say_at, value};
+use sealane_operator::value;
 use sealane_renewal::{CertificateId, UnixSeconds};
+use tracing::{info, warn};
 
 use super::book::Book;
 use super::demand::Demanded;
@@ -35,7 +36,7 @@ impl Followed {
         if self.heard.replace(generation) != Some(generation)
             && let Err(error) = self.hear_renewals(book)
         {
-            say_at(Priority::Warning, &format!("requests for renewals are not read: {error}"));
+            warn!("requests for renewals are not read: {error}");
         }
         let is_due = self.compared.is_none_or(|(seen, at, took)| {
             seen != generation && at.elapsed() >= took * COMPARE_SHARE
@@ -69,7 +70,7 @@ impl Followed {
         if self.forced.remove(&id)
             && let Err(error) = book.ledger.drop_renewal(id)
         {
-            say_at(Priority::Warning, &error.to_string());
+            warn!("{error}");
         }
     }
 
@@ -87,7 +88,7 @@ impl Followed {
             Err(error) => Err(error),
         };
         if let Err(error) = noted {
-            say_at(Priority::Warning, &error.to_string());
+            warn!("{error}");
         }
     }
 
@@ -164,7 +165,7 @@ fn begin_renewal(
         )),
     };
     if entry.state == RenewalState::Asked {
-        say(&format!("{names}: renewed now, as asked for by `renew`"));
+        info!("{names}: renewed now, as asked for by `renew`");
         book.ledger.keep_renewal(id, &RenewalEntry { state, ..entry })?;
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! What is waited for after failures, remembered over a restart, and by the whole fleet: a process
 //! that is started again and again asks an authority no more often than one that runs.
 
-use sealane_operator::{Priority, say_at};
 use sealane_renewal::{AuthorityId, CertificateId, Failure, Schedule, UnixSeconds};
+use tracing::warn;
 
 use super::book::Book;
 use super::plan::authority_of;
@@ -29,7 +29,7 @@ pub(super) fn recall(schedule: &mut Schedule, settings: &Settings, ledger: &Ledg
         Ok(())
     };
     if let Err(error) = recalled() {
-        say_at(Priority::Warning, &format!("what was waited for is forgotten: {error}"));
+        warn!("what was waited for is forgotten: {error}");
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn learn(book: &mut Book, id: CertificateId) -> Option<UnixSeconds> {
 
 fn share(book: &Book, remembered: Result<Remembered, crate::ledger::LedgerError>) {
     match (remembered, &book.fleet) {
-        (Err(error), _) => say_at(Priority::Warning, &error.to_string()),
+        (Err(error), _) => warn!("{error}"),
         (Ok(Some((name, value))), Some(fleet)) => fleet.put_soon(name, value),
         (Ok(_), _) => {}
     }

@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::Instant;
 
-use sealane_operator::{Priority, say, say_at};
 use sealane_store::AHEAD_S_MAX;
+use tracing::{info, warn};
 
 use super::places::MACHINES_MAX;
 
@@ -37,17 +37,14 @@ impl Clocks {
         let count = all.values().filter(|ahead_s| **ahead_s > AHEAD_S_MAX).count();
         let is_ahead = 2 * count > all.len();
         match (self.is_ahead.replace(is_ahead), is_ahead) {
-            (false, true) => say_at(
-                Priority::Warning,
-                &format!(
-                    "fleet: this machine's clock is more than a day ahead of {count} of {} other \
+            (false, true) => warn!(
+                "fleet: this machine's clock is more than a day ahead of {count} of {} other \
                      machines, so what is removed here stays on them: set it right, see that it is \
                      kept so (timedatectl set-ntp true), and remove on another machine what was \
                      removed here meanwhile",
-                    all.len()
-                ),
+                all.len()
             ),
-            (true, false) => say("fleet: this machine's clock is as those of the others again"),
+            (true, false) => info!("fleet: this machine's clock is as those of the others again"),
             _ => {}
         }
         is_ahead

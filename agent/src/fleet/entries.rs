@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use sealane_operator::{Priority, say_at};
 use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, StoreError, TICKET_ROOTS, UnsealError};
 use serde::Deserialize;
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use super::member::Fleet;
@@ -83,7 +83,7 @@ impl Fleet {
             Some(what) if passed_over.len() < PASSED_OVER_MAX => {
                 if passed_over.insert(name.to_owned()) {
                     let name = plain(name);
-                    say_at(Priority::Warning, &format!("fleet: {name}: passed over: {what}"));
+                    warn!("fleet: {name}: passed over: {what}");
                 }
             }
             Some(_) => {}

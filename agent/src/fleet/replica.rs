@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::Certificate;
-use sealane_operator::{Priority, say_at};
 use sealane_store::{AHEAD_S_MAX, FLEET_CLUSTER, KeptChange, Removal};
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use super::entries;
@@ -174,7 +174,7 @@ impl<'f> Replica<'f> {
         };
         if !is_taken || silence > ELSEWHERE_AFTER {
             let text = format!("fleet: etcd {} {MOVED}", watch.endpoint());
-            say_at(Priority::Warning, &text);
+            warn!("{text}");
             self.fleet.etcd.avoid(watch.endpoint());
             *watch = self.watch().await?;
             self.heartbeat = None;
@@ -449,7 +449,7 @@ impl<'f> Replica<'f> {
         self.reported.refused.set(self.reported.refused.get() + 1);
         if self.reported.refused.get() <= REFUSED_TOLD_MAX {
             let place = plain(place);
-            say_at(Priority::Warning, &format!("fleet: {place}: not taken: {what}"));
+            warn!("fleet: {place}: not taken: {what}");
         }
     }
 
@@ -497,7 +497,7 @@ impl<'f> Replica<'f> {
             _ => None,
         };
         if let Some(warning) = warning {
-            say_at(Priority::Warning, &format!("fleet: {warning}"));
+            warn!("fleet: {warning}");
         }
         self.cluster = Some(cluster.to_owned());
         let text = format!("{cluster} {}", self.revision);

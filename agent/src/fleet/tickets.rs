@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use sealane_engine::provider::random;
 use sealane_engine::tickets::{TicketRoot, TicketRootError, UnixSeconds};
-use sealane_operator::{Priority, say_at};
 use sealane_store::{KeyedStore, SealingKeys, StoreError, TICKET_ROOTS, UnsealError};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_local;
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use super::member::Fleet;
@@ -45,7 +45,7 @@ impl Fleet {
             };
             let problem = done.err();
             if let Some(problem) = problem.as_ref().filter(|now| reported.as_ref() != Some(now)) {
-                say_at(Priority::Warning, &format!("fleet: ticket roots: {problem}"));
+                warn!("fleet: ticket roots: {problem}");
             }
             reported = problem;
             tokio::time::sleep(LOOK).await;

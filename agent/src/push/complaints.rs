@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sealane_operator::{Priority, say, say_at};
 use tokio::time::Instant;
+use tracing::{info, warn};
 
 /// Log lines about refused clients. Their rate is limited, so that clients cannot fill the journal.
 #[derive(Default)]
@@ -17,13 +17,13 @@ impl Complaints {
         let (began, said) = since.get_or_insert((now, 0));
         if now.duration_since(*began) >= COMPLAINTS_TIME {
             if let Some(left_out) = said.checked_sub(COMPLAINTS_MAX).filter(|count| *count > 0) {
-                say(&format!("push: {left_out} clients more were turned away like that"));
+                info!("push: {left_out} clients more were turned away like that");
             }
             (*began, *said) = (now, 0);
         }
         *said += 1;
         if *said <= COMPLAINTS_MAX {
-            say_at(Priority::Warning, &format!("push: {}", on_one_line(text)));
+            warn!("push: {}", on_one_line(text));
         }
     }
 }

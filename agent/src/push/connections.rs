@@ -13,13 +13,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::CertificateError;
 use sealane_engine::client_certificates::Distrust;
 use sealane_engine::session::SessionError;
-use sealane_operator::{Priority, say_at};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
+use tracing::error;
 
 use super::complaints::Complaints;
 use super::handshakes::Handshakes;
@@ -48,7 +48,7 @@ pub(super) fn run(
         Ok(())
     });
     if let Err(error) = served {
-        say_at(Priority::Error, &format!("push: takes no clients: {error}; restart the agent"));
+        error!("push: takes no clients: {error}; restart the agent");
     }
 }
 

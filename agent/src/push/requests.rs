@@ -11,7 +11,6 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use rustls::crypto::CryptoProvider;
-use sealane_operator::{Priority, say, say_at};
 use sealane_store::{KeyedStore, Store};
 use sealane_store_requests as requests;
 use sealane_store_requests::{NotStored, Refused, STREAM_BYTES_MAX, Stored, StreamEnd, Upload};
@@ -19,6 +18,7 @@ use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::{error, info};
 
 use crate::examination::examine_apart;
 use crate::settings::PushVerb;
@@ -291,7 +291,7 @@ impl Asker {
     }
 
     fn say(&self, what: &str) {
-        say(&format!("push: {} ({}): {what}", self.rights, self.peer));
+        info!("push: {} ({}): {what}", self.rights, self.peer);
     }
 
     /// Says what was refused, which a client may ask for as often as it likes.
@@ -382,7 +382,7 @@ fn refused(refused: &Refused) -> Answer {
 
 /// The answer where this program is at fault.
 fn broken(error: &JoinError) -> Answer {
-    say_at(Priority::Error, &format!("push: a request ended by a fault of the agent's: {error}"));
+    error!("push: a request ended by a fault of the agent's: {error}");
     text(StatusCode::INTERNAL_SERVER_ERROR, "a fault of the agent's; its log has more".into())
 }
 

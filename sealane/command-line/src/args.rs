@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use sealane_config::{
@@ -192,12 +191,12 @@ pub struct ServeArguments {
     ///
     /// At debug each connection is logged while it is open: accept, hello, route, backend and end,
     /// each with the number that the access log has.
-    #[arg(long, value_name = "LEVEL", value_parser = log_level())]
+    #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
     /// The form of log lines: text or json
     ///
     /// Without it they are text, or JSON if the access log goes to standard error as well.
-    #[arg(long, value_name = "FORMAT", value_parser = log_format())]
+    #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
     /// Run this many event loops, one thread each; one per core without it
     #[arg(long, value_name = "N", value_parser = lanes)]
@@ -229,25 +228,6 @@ impl ServeArguments {
             }),
         }
     }
-}
-
-fn log_level() -> impl TypedValueParser<Value = LogLevel> {
-    named(&LogLevel::NAMES)
-}
-
-fn log_format() -> impl TypedValueParser<Value = LogFormat> {
-    named(&LogFormat::NAMES)
-}
-
-/// Reads one of these names.
-fn named<T: Copy + Send + Sync + 'static>(
-    names: &'static [(&'static str, T)],
-) -> impl TypedValueParser<Value = T> {
-    let known = PossibleValuesParser::new(names.iter().map(|(name, _)| *name));
-    known.try_map(|text| {
-        let found = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-        found.ok_or("unknown name")
-    })
 }
 
 fn lanes(text: &str) -> Result<NonZeroUsize, Problem> {
