@@ -1,10 +1,17 @@
-//! What is bounded, by name, and how the whole is divided among lanes.
+//! The table `limits`: what is bounded, by name, and how the whole is divided among lanes.
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use sealane_engine::certificates::CERTIFICATES_MAX;
 use sealane_lanes::timeouts::Timeouts;
+use sealane_operator::mistake::Problem;
+use sealane_operator::reader::{Table, Value};
+
+use crate::lanes::Lanes;
+use crate::timeouts::timeouts;
+use crate::value;
 
 /// The limits of a whole process; see [`Limits::per_lane`] for those of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,3 +92,108 @@ impl Default for Limits {
         }
     }
 }
+
+/// The limits of all listeners together, and who shares what one has.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared<'l> {
+    pub(crate) lanes: Lanes,
+    pub(crate) limits: &'l Limits,
+}
+
+pub(crate) fn limits(table: &mut Table<'_>, lanes: Lanes) -> Limits {
+    let default = Limits::default();
+    let connections = table.value("connections");
+    let handshakes = table.value("handshakes_in_flight");
+    let per_lane = table.value("connections_per_lane");
+    let read = |v: &Value<'_>| v.count(CONNECTIONS);
+    let connections_max = connections.as_ref().and_then(read).unwrap_or(default.connections_max);
+    let handshakes_max = handshakes.as_ref().and_then(read).unwrap_or(default.handshakes_max);
+    let connections_per_lane_max = per_lane.as_ref().and_then(read);
+    if let (Some(value), Some(per_lane)) = (per_lane, connections_per_lane_max)
+        && per_lane > connections_max
+    {
+        let what = format!("{per_lane} on one lane is more than {connections_max} in all");
+        value.wrong(Problem::new(what, "lower it, or raise limits.connections"));
+    }
+    let age = table.value("connection_age");
+    let drain_delay = table.duration("drain_delay", DRAIN_DELAY).unwrap_or(default.drain_delay);
+    // Only what was written can be too little: the defaults are enough for every number of lanes.
+    for (written, whole) in [(connections, connections_max), (handshakes, handshakes_max)] {
+        if let Some(written) = written {
+            lanes.check(whole, &written);
+        }
+    }
+    Limits {
+        certificates_max: table
+            .count("certificates", 1..=CERTIFICATES_MAX)
+            .unwrap_or(default.certificates_max),
+        connect_timeout: table
+            .duration("connect_timeout", CONNECT_TIMEOUT)
+            .unwrap_or(default.connect_timeout),
+        connection_age_max: age.and_then(|v| v.duration_or_off(CONNECTION_AGE)).flatten(),
+        connections_max,
+        connections_per_lane_max,
+        decoded_keys_per_lane_max: table
+            .count("decoded_keys_per_lane", 1..=CERTIFICATES_MAX)
+            .unwrap_or(default.decoded_keys_per_lane_max),
+        drain_delay,
+        drain_timeout: table
+            .duration("drain_timeout", DRAIN_TIMEOUT)
+            .unwrap_or(default.drain_timeout),
+        handshakes_max,
+        health_delay: health_delay(table, drain_delay).unwrap_or(default.health_delay),
+        hello_bytes_max: table
+            .size_bytes("hello_bytes", HELLO_BYTES)
+            .unwrap_or(default.hello_bytes_max),
+        listeners_max: table.count("listeners", 1..=LISTENERS_MAX).unwrap_or(default.listeners_max),
+        proxy_timeout: table
+            .duration("proxy_timeout", PROXY_TIMEOUT)
+            .unwrap_or(default.proxy_timeout),
+        names_max: table.count("names", 1..=NAMES_MAX).unwrap_or(default.names_max),
+        timeouts: timeouts(table, default.timeouts),
+        unfinished_bytes_per_lane_max: table
+            .size_bytes("unfinished_bytes_per_lane", UNFINISHED_BYTES)
+            .unwrap_or(default.unfinished_bytes_per_lane_max),
+    }
+}
+
+/// How long the process still calls itself healthy: not longer than it accepts.
+fn health_delay(table: &mut Table<'_>, drain_delay: Duration) -> Option<Duration> {
+    let value = table.value("health_delay")?;
+    let delay = value.duration(DRAIN_DELAY)?;
+    if delay <= drain_delay {
+        return Some(delay);
+    }
+    let [longer, delay] = [delay, drain_delay].map(value::duration_text);
+    let what = format!(
+        "{longer} is longer than drain_delay, {delay}: /healthz would praise a process that \
+         accepts nothing"
+    );
+    value.wrong(Problem::new(what, "lower it, or raise limits.drain_delay"));
+    None
+}
+
+/// Addresses over all listeners.
+pub(crate) const LISTENERS_MAX: usize = 1024;
+
+pub(crate) const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
+
+const CONNECTION_AGE: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
+
+const CONNECT_TIMEOUT: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(300);
+
+const DRAIN_DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
+
+const DRAIN_TIMEOUT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
+
+/// A hello with a post-quantum key share has about 2 KiB; rustls refuses more than 64 KiB.
+const HELLO_BYTES: RangeInclusive<usize> = 4 * 1024..=64 * 1024;
+
+const PROXY_TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
+
+const NAMES_MAX: usize = 10_000_000;
+
+/// A lane must be able to keep what the longest message takes, for a client and for its backend.
+const UNFINISHED_BYTES: RangeInclusive<usize> = 1024 * 1024..=64 * 1024 * 1024 * 1024;

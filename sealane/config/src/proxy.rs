@@ -1,8 +1,12 @@
-//! Whose PROXY header is believed.
+//! The keys of a listener that say whose PROXY header is believed.
 
 use std::net::IpAddr;
 
-use super::network::Network;
+use sealane_operator::mistake::Problem;
+use sealane_operator::reader::{Table, Value};
+
+use crate::network::{Network, network};
+use crate::proxy_header;
 
 /// Who announces clients to a listener by a PROXY header, and what of it is passed on. Everybody
 /// who connects has to send one.
@@ -32,9 +36,92 @@ impl AcceptProxy {
     }
 }
 
+/// Whether connections begin with a PROXY header, and whose counts.
+pub(crate) fn accept_proxy(table: &mut Table<'_>) -> Option<AcceptProxy> {
+    let written = table.value("accept_proxy");
+    let from = table.value("proxy_from");
+    let claims = table.value("allow_anybody_to_claim_an_address");
+    let passed = table.value("proxy_pass_tlvs");
+    let is_required = written.as_ref().map_or(Some(false), |v| v.choice(&ACCEPT_PROXY));
+    if is_required == Some(false) {
+        for (key, unused) in [
+            ("allow_anybody_to_claim_an_address", &claims),
+            ("proxy_from", &from),
+            ("proxy_pass_tlvs", &passed),
+        ] {
+            if let Some(value) = unused {
+                let what = "means nothing to a listener that takes no PROXY header";
+                let remedy = format!("say accept_proxy = \"required\", or remove {key}");
+                value.wrong(Problem::new(what, remedy));
+            }
+        }
+        return None;
+    }
+    let Some(from) = from else {
+        written?.wrong(Problem::new(
+            "whoever connects could claim any address",
+            "name the networks of your balancers in proxy_from",
+        ));
+        return None;
+    };
+    let anybody = claims.and_then(|v| v.boolean()).unwrap_or(false);
+    // Of the sources that are written, the unix socket is the one without a network.
+    let sources = from.set(PROXY_NETWORKS_MAX, |v| source(v, anybody))?;
+    let from_unix = sources.contains(&None);
+    let from = sources.into_iter().flatten().collect();
+    let passed_values = passed.map(|v| v.set(PASSED_VALUES_MAX, value_type));
+    is_required?;
+    Some(AcceptProxy {
+        from,
+        from_unix,
+        passed_values: passed_values.map_or(Some(Vec::new()), |read| read)?,
+    })
+}
+
+/// A network, or none for the unix socket.
+fn source(written: &Value<'_>, anybody: bool) -> Option<Option<Network>> {
+    if written.as_text() == Some(UNIX) {
+        return Some(None);
+    }
+    written.parsed(|text| match network(text)? {
+        everything if everything.is_everything() && !anybody => Err(Problem::new(
+            format!("{everything} believes everybody"),
+            "say allow_anybody_to_claim_an_address = true if that is meant",
+        )),
+        network => Ok(Some(network)),
+    })
+}
+
+fn value_type(written: &Value<'_>) -> Option<u8> {
+    let kind = u8::try_from(written.count(1..=usize::from(u8::MAX))?).ok()?;
+    if WRITTEN_HERE.contains(&kind) {
+        let what = format!("{kind:#04x} is about one hop, and Sealane writes its own");
+        written
+            .wrong(Problem::new(what, "remove it; proxy_header and proxy_tlvs say what is told"));
+        return None;
+    }
+    Some(kind)
+}
+
 /// Everybody who may open the unix sockets of the listener.
-pub(super) const UNIX: &str = "unix";
+pub(crate) const UNIX: &str = "unix";
+
 /// Networks of those who are believed by one listener.
-pub(super) const PROXY_NETWORKS_MAX: usize = 256;
+pub(crate) const PROXY_NETWORKS_MAX: usize = 256;
+
 /// Types of values that one listener passes on.
-pub(super) const PASSED_VALUES_MAX: usize = 8;
+pub(crate) const PASSED_VALUES_MAX: usize = 8;
+
+/// Types of values of which a header has one, by whoever writes it; and padding.
+const WRITTEN_HERE: [u8; 8] = [
+    proxy_header::TYPE_ALPN,
+    proxy_header::TYPE_AUTHORITY,
+    proxy_header::TYPE_CRC32C,
+    proxy_header::TYPE_LANE,
+    proxy_header::TYPE_NOOP,
+    proxy_header::TYPE_RESUMED,
+    proxy_header::TYPE_SSL,
+    proxy_header::TYPE_UNIQUE_ID,
+];
+
+const ACCEPT_PROXY: [(&str, bool); 2] = [("off", false), ("required", true)];

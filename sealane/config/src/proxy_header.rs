@@ -1,4 +1,7 @@
-//! What backends are told of a client before its first byte.
+//! The keys of the PROXY header that backends get before the first byte of a client.
+
+use sealane_operator::mistake::Problem;
+use sealane_operator::reader::{Table, Value};
 
 /// The PROXY header that a backend gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +29,7 @@ impl ProxyHeader {
     }
 
     /// The TLVs that it has, if it can have some.
-    pub(super) fn tlvs(self) -> Option<Tlvs> {
+    pub(crate) fn tlvs(self) -> Option<Tlvs> {
         match self {
             Self::Off | Self::V1 => None,
             Self::Pass(tlvs) | Self::V2(tlvs) => Some(tlvs),
@@ -90,7 +93,7 @@ pub enum Tlv {
 
 impl Tlv {
     /// All, by the names that they have in files.
-    pub(super) const NAMES: [(&'static str, Self); 11] = [
+    pub(crate) const NAMES: [(&'static str, Self); 11] = [
         ("alpn", Self::Alpn),
         ("authority", Self::Authority),
         ("cert", Self::Cert),
@@ -105,7 +108,7 @@ impl Tlv {
     ];
 
     /// Whether it is told within [`Tlv::Ssl`].
-    pub(super) fn is_in_ssl(self) -> bool {
+    pub(crate) fn is_in_ssl(self) -> bool {
         matches!(self, Self::Cert | Self::Cn | Self::Key | Self::Scheme | Self::Sig)
     }
 
@@ -114,19 +117,78 @@ impl Tlv {
     }
 }
 
+/// Reads `proxy_header` and `proxy_tlvs`; a key that is not written is that of `default`.
+pub(crate) fn proxy_header(table: &mut Table<'_>, default: ProxyHeader) -> ProxyHeader {
+    let written = table.value("proxy_header");
+    let chosen = match &written {
+        Some(written) => header(written, default.tlvs().unwrap_or_default()),
+        None => Some(default),
+    };
+    let Some(listed) = table.value("proxy_tlvs") else { return chosen.unwrap_or_default() };
+    let tlvs = listed_tlvs(&listed).unwrap_or_default();
+    match chosen {
+        Some(ProxyHeader::Pass(_)) => ProxyHeader::Pass(tlvs),
+        Some(ProxyHeader::V2(_)) => ProxyHeader::V2(tlvs),
+        Some(ProxyHeader::V1) => {
+            let what = "version 1 of the header has room for addresses only";
+            listed.wrong(Problem::new(what, V2_REMEDY));
+            ProxyHeader::V1
+        }
+        // The header is off on purpose, or its key cannot be read.
+        Some(ProxyHeader::Off) | None if written.is_some() => ProxyHeader::Off,
+        Some(ProxyHeader::Off) | None => {
+            listed.wrong(Problem::new("there is no header that could tell it", V2_REMEDY));
+            ProxyHeader::Off
+        }
+    }
+}
+
+/// Reads `proxy_header`; a header of version 2 has the TLVs `usual`.
+fn header(written: &Value<'_>, usual: Tlvs) -> Option<ProxyHeader> {
+    if written.as_text().is_some() {
+        return written.choice(&[
+            ("pass", ProxyHeader::Pass(usual)),
+            ("v1", ProxyHeader::V1),
+            ("v2", ProxyHeader::V2(usual)),
+        ]);
+    }
+    let is_on = written.boolean()?;
+    Some(if is_on { ProxyHeader::V2(usual) } else { ProxyHeader::Off })
+}
+
+fn listed_tlvs(written: &Value<'_>) -> Option<Tlvs> {
+    let list = written.set(Tlv::NAMES.len(), |v| v.choice(&Tlv::NAMES))?;
+    let stray = list.iter().find(|tlv| tlv.is_in_ssl());
+    if let Some(stray) = stray.filter(|_| !list.contains(&Tlv::Ssl)) {
+        let name = Tlv::NAMES.iter().find(|(_, tlv)| tlv == stray);
+        let what = format!("{:?} is told within \"ssl\"", name.map_or("", |(name, _)| name));
+        written.wrong(Problem::new(what, "add \"ssl\""));
+    }
+    Some(Tlvs::these(&list))
+}
+
 /// The application protocol that was agreed on.
 pub const TYPE_ALPN: u8 = 0x01;
+
 /// The server name that the client asked for.
 pub const TYPE_AUTHORITY: u8 = 0x02;
+
 /// A checksum of the header.
 pub const TYPE_CRC32C: u8 = 0x03;
+
 /// The lane's number, as two bytes in network order.
 pub const TYPE_LANE: u8 = 0xe8;
+
 /// Nothing, for alignment.
 pub const TYPE_NOOP: u8 = 0x04;
+
 /// One byte: 1 if the session was resumed, 0 after a full handshake.
 pub const TYPE_RESUMED: u8 = 0xe9;
+
 /// A group of facts about TLS.
 pub const TYPE_SSL: u8 = 0x20;
+
 /// What tells the connection from all others, across hops.
 pub const TYPE_UNIQUE_ID: u8 = 0x05;
+
+const V2_REMEDY: &str = "use proxy_header = \"v2\"";

@@ -1,35 +1,109 @@
-//! The keys of a listener: where it listens, what it serves and by which rules, and where its
+//! A listener and its keys: where it listens, what it serves and by which rules, and where its
 //! plaintext goes.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sealane_certificate_files::CertificateSource;
 use sealane_engine::policy::{Policy, UnknownNames};
+use sealane_lanes::kernel::Address;
+use sealane_operator::mistake::Problem;
+use sealane_operator::reader::{Table, Value};
 use sealane_store::NAMES_SOCKET;
 
-use super::super::mistake::Problem;
-use super::super::reader::{Table, Value};
-use super::super::{
-    AcceptProxy, Address, CertificateSource, ClientTrust, Destination, Limits, Listener,
-    ListenerLimits, RESOLVE_DEFAULT, Route, SOCKET_MODE_DEFAULT, STORES_REMEDY, Spoken, Steering,
-    value,
-};
-use super::LISTENERS_MAX;
-use super::check::check;
-use super::claims::{Claims, Owner};
-use super::clients::clients;
-use super::demand::check_demands;
-use super::destination::Manner;
-use super::listener_limits::listener_limits;
-use super::policy::{HANDSHAKE_KEYS, policy};
-use super::proxy::accept_proxy;
-use super::route::{Defaults, may_get_tls, routes};
-use super::shared::{Lanes, Shared};
-use super::spoken::{acme_responder, check_spoken, spoken};
+use crate::certificates::certificates;
+use crate::check::{Check, check};
+use crate::claims::{Claims, Owner};
+use crate::client_trust::{ClientTrust, clients};
+use crate::demand::check_demands;
+use crate::destination::{Destination, Manner, RESOLVE_DEFAULT};
+use crate::lanes::Lanes;
+use crate::limits::{LISTENERS_MAX, Limits, Shared};
+use crate::listener_limits::{ListenerLimits, Steering, listener_limits};
+use crate::policy::{HANDSHAKE_KEYS, policy};
+use crate::proxy::{AcceptProxy, accept_proxy};
+use crate::route::{Defaults, Route, may_get_tls, routes};
+use crate::spoken::{ChallengeSource, Spoken, acme_responder, check_spoken, spoken};
+use crate::value;
+
+/// Addresses that share certificates, a policy and backends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// In logs and metrics; the first address unless the operator gives one.
+    pub name: String,
+    /// Out of what challenges of ACME are answered where requests are redirected.
+    pub acme_responder: Option<ChallengeSource>,
+    /// Whose PROXY header tells who the client is; without it connections have none.
+    pub accept_proxy: Option<AcceptProxy>,
+    /// At least one.
+    pub addresses: Vec<Address>,
+    /// Who may open its unix sockets, as permissions of their files.
+    pub socket_mode: u32,
+    /// In the order written: of two certificates for one name the first is served. At least one, or
+    /// a store.
+    pub certificates: Vec<CertificateSource>,
+    /// A certificate store, by its folder; it serves the names that the above do not, or answers
+    /// challenges.
+    pub store: Option<PathBuf>,
+    /// The name whose certificate is served when none fits; without it, the first certificate.
+    pub default_certificate: Option<String>,
+    /// Whether names without a certificate are told to whoever obtains certificates.
+    pub on_demand: bool,
+    /// TLS versions, groups, ALPN and what happens to unknown names; not yet whose certificates
+    /// clients are asked for, which takes files.
+    pub policy: Policy,
+    /// Whose certificates clients are asked for, if they are.
+    pub clients: Option<ClientTrust>,
+    /// Where its plaintext goes.
+    pub destination: Destination,
+    /// How its backends and those of its routes are checked, if they are.
+    pub check: Option<Check>,
+    /// How often names of backends are looked up while they are served; none: only when the
+    /// configuration is read, and then each has to lead somewhere.
+    pub resolve: Option<Duration>,
+    /// Whether TLS is passed on as it is, but for clients with a route that ends it.
+    pub passthrough: bool,
+    /// What clients get that ask for certain names.
+    pub routes: Vec<Route>,
+    /// What clients speak.
+    pub spoken: Spoken,
+    /// From whom it takes how much, and for how long.
+    pub limits: ListenerLimits,
+}
+
+impl Listener {
+    /// Where plaintext goes: first its own, then that of each route which has one.
+    pub fn destinations(&self) -> impl Iterator<Item = (Option<&Route>, &Destination)> {
+        let of_routes = self.routes.iter();
+        let of_routes = of_routes.filter_map(|r| Some((Some(r), r.destination.as_ref()?)));
+        std::iter::once((None, &self.destination)).chain(of_routes)
+    }
+
+    /// Whose certificates clients are asked for: first its own, then those of its routes.
+    pub fn client_trusts(&self) -> impl Iterator<Item = (Option<&Route>, &ClientTrust)> {
+        let of_routes = self.routes.iter();
+        let of_routes = of_routes.filter_map(|r| Some((Some(r), r.clients.as_ref()?)));
+        self.clients.iter().map(|trust| (None, trust)).chain(of_routes)
+    }
+
+    /// What answers challenges of ACME is called, if there is something, among backends.
+    pub fn responder_label(&self) -> Option<String> {
+        Some(match self.acme_responder.as_ref()? {
+            ChallengeSource::Folder(folder) => format!("acme:{}", folder.display()),
+            ChallengeSource::Store => format!("acme:store:{}", self.store.as_ref()?.display()),
+        })
+    }
+
+    /// Whether some TLS ends here, so that certificates are needed.
+    pub fn ends_tls(&self) -> bool {
+        self.spoken.is_tls() && !self.passthrough
+            || self.routes.iter().any(|route| route.policy.is_some())
+    }
+}
 
 /// The listeners that are written, of which no two may claim the same.
-pub(super) fn listener_list(
+pub(crate) fn listener_list(
     written: &Value<'_>,
     shared: Shared<'_>,
     claims: &mut Claims,
@@ -52,7 +126,7 @@ pub(super) fn listener_list(
 }
 
 /// Counts addresses of all files together: those of one may be within the limit.
-pub(super) fn check_number_of_addresses(
+pub(crate) fn check_number_of_addresses(
     listeners: &[Listener],
     limits: &Limits,
     written: &Value<'_>,
@@ -289,49 +363,6 @@ fn addresses(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Opti
     }
 }
 
-/// Files and directories, and a store if there is one.
-fn certificates(
-    table: &mut Table<'_>,
-    needs_none: bool,
-) -> Option<(Vec<CertificateSource>, Option<PathBuf>)> {
-    if needs_none && table.value("certificates").is_none() {
-        return Some((Vec::new(), None));
-    }
-    let example = "certificates = [\"/etc/sealane/certificates\"]";
-    let written = table.required("certificates", example)?;
-    let mut store = None;
-    let mut files = Vec::new();
-    let sources = written.set(SOURCES_MAX, |v| match store_path(v) {
-        None => certificate_source(v).map(|source| (Some(source), None)),
-        Some(path) => Some((None, Some(path?))),
-    })?;
-    for (file, path) in sources {
-        files.extend(file);
-        if store.is_some() && path.is_some() {
-            written.wrong(Problem::new("two stores are named", STORES_REMEDY));
-        }
-        store = store.or(path);
-    }
-    Some((files, store))
-}
-
-/// The folder in `store:PATH`; the outer none for what is no store, the inner one for a mistake.
-pub(super) fn store_path(written: &Value<'_>) -> Option<Option<PathBuf>> {
-    let text = written.as_text()?.strip_prefix("store:")?;
-    Some(written.path_of(text))
-}
-
-pub(super) fn certificate_source(written: &Value<'_>) -> Option<CertificateSource> {
-    if !written.is_table() {
-        return written.path().map(CertificateSource::Path);
-    }
-    written.table(|table| {
-        let chain = table.required("chain", "chain = \"FILE\"").and_then(|v| v.path());
-        let key = table.required("key", "key = \"FILE\"").and_then(|v| v.path());
-        Some(CertificateSource::Pair { chain: chain?, key: key? })
-    })
-}
-
 fn listener_name(text: &str) -> Result<String, Problem> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.:[]".contains(c);
     if (1..=LISTENER_NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_good) {
@@ -371,7 +402,10 @@ fn on_demand(table: &mut Table<'_>, store: Option<&Path>, claims: &mut Claims) -
 
 const UNUSED_WHERE_PASSED_ON: [&str; 5] =
     ["alpn", "certificates", "default_certificate", "on_demand", "unknown_names"];
-/// Files and directories with certificates of one listener.
-const SOURCES_MAX: usize = 10_000;
+
 const RESOLVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
+
 const LISTENER_NAME_BYTES_MAX: usize = 64;
+
+/// The mode of a socket: for its owner and group, among whom a balancer on this machine can be.
+pub(crate) const SOCKET_MODE_DEFAULT: u32 = 0o660;

@@ -5,29 +5,28 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::super::mistake::{Mistake, Place, Problem};
-use super::super::reader::{self, Value};
-use super::super::{Listener, read_text};
-use super::claims::Claims;
-use super::listener::listener_list;
-use super::shared::Shared;
-use super::{FILE_LISTENER_EXAMPLE, LISTENERS_MAX};
+use sealane_operator::mistake::{Mistake, Place, Problem};
+use sealane_operator::reader::{self, Value};
 use sealane_sandbox::outside;
+
+use crate::claims::Claims;
+use crate::limits::{LISTENERS_MAX, Shared};
+use crate::listener::{Listener, listener_list};
 
 /// What the files that are included say.
 #[derive(Default)]
-pub(super) struct Included {
-    pub(super) listeners: Vec<Listener>,
+pub(crate) struct Included {
+    pub(crate) listeners: Vec<Listener>,
     /// What is wrong in them.
-    pub(super) mistakes: Vec<Mistake>,
+    pub(crate) mistakes: Vec<Mistake>,
     /// The files and folders that were looked at.
-    pub(super) sources: Vec<PathBuf>,
+    pub(crate) sources: Vec<PathBuf>,
 }
 
 impl Included {
     /// Reads the files that the value `written` in `main` names, except `main` itself. Included
     /// files cannot include others.
-    pub(super) fn read(
+    pub(crate) fn read(
         main: &Path,
         written: &Value<'_>,
         shared: Shared<'_>,
@@ -131,16 +130,26 @@ fn matching(folder: &Path, prefix: &str, suffix: &str) -> io::Result<Vec<PathBuf
     Ok(found)
 }
 
+pub(crate) fn read_text(file: &Path) -> Result<String, Problem> {
+    sealane_operator::read_text(file, |_| outside(file))
+}
+
 /// Files that one configuration includes: each has a listener at least.
 const FILES_MAX: usize = LISTENERS_MAX;
+
 const PATTERNS_MAX: usize = 64;
+
 const STORE: &str = "is a certificate store, and a store has no configuration";
+
 const STORE_REMEDY: &str = "write the path of a file; distribute that file with your configuration \
                             management, then run sealane check and systemctl reload sealane";
 
+pub(crate) const FILE_LISTENER_EXAMPLE: &str =
+    "a [[listener]]: a file that is included has nothing else";
+
 #[cfg(test)]
 mod tests {
-    use super::super::super::Config;
+    use crate::Config;
 
     use super::*;
 

@@ -5,11 +5,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use sealane_lanes::timeouts::Timeouts;
-
-use super::super::reader::Table;
+use sealane_operator::reader::Table;
 
 /// The timeouts that `table` names, and for the others those of `default`.
-pub(super) fn timeouts(table: &mut Table<'_>, default: Timeouts) -> Timeouts {
+pub(crate) fn timeouts(table: &mut Table<'_>, default: Timeouts) -> Timeouts {
     let mut silence = |key, default| {
         table.value(key).and_then(|v| v.duration_or_off(IDLE_TIMEOUT)).unwrap_or(default)
     };
@@ -30,5 +29,6 @@ pub(super) fn timeouts(table: &mut Table<'_>, default: Timeouts) -> Timeouts {
 
 const HANDSHAKE_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(300);
+
 const IDLE_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(7 * 86_400);

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use sealane_engine::policy::{AlpnMismatch, Group, Policy, Scheme, Suite, UnknownNames, Versions};
+use sealane_operator::mistake::Problem;
+use sealane_operator::reader::{Table, Value};
 
-use super::super::mistake::Problem;
-use super::super::reader::{Table, Value};
-use super::super::value;
+use crate::value;
 
 /// The policy of a listener that is written `at` a place.
-pub(super) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
+pub(crate) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
     let default = Policy::default();
     let unknown_names = table.value("unknown_names").and_then(|v| v.choice(&UNKNOWN_NAMES));
     let own = Policy {
@@ -20,12 +20,8 @@ pub(super) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
     handshake(table, at, own)
 }
 
-/// What [`handshake`] reads.
-pub const HANDSHAKE_KEYS: [&str; 6] =
-    ["alpn_mismatch", "groups", REQUIRE_EXTENDED_MASTER_SECRET, "schemes", "suites", "versions"];
-
 /// The policy `default` with what is written in its place, of what can differ by name.
-pub(super) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) -> Policy {
+pub(crate) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) -> Policy {
     let mismatch = table.value("alpn_mismatch").and_then(|v| v.choice(&ALPN_MISMATCH));
     let written_versions = table.value("versions");
     let versions = versions(table).unwrap_or(default.versions);
@@ -95,11 +91,8 @@ fn written<T: Copy + PartialEq>(choices: &[(&str, T)], value: T, default: T) -> 
     names.next().map(|(name, _)| (*name).to_owned())
 }
 
-/// The key of listeners, routes and backends.
-pub(super) const REQUIRE_EXTENDED_MASTER_SECRET: &str = "require_extended_master_secret";
-
 /// The protocol versions in `versions`.
-pub(super) fn versions(table: &mut Table<'_>) -> Option<Versions> {
+pub(crate) fn versions(table: &mut Table<'_>) -> Option<Versions> {
     let versions = table.value("versions")?.set(2, |v| v.choice(&VERSIONS))?;
     Some(match versions.as_slice() {
         [Versions::Tls12] => Versions::Tls12,
@@ -109,7 +102,7 @@ pub(super) fn versions(table: &mut Table<'_>) -> Option<Versions> {
 }
 
 /// The application protocols in `alpn`.
-pub(super) fn alpn(table: &mut Table<'_>) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn alpn(table: &mut Table<'_>) -> Option<Vec<Vec<u8>>> {
     table.value("alpn")?.set(ALPN_MAX, |v| Some(v.parsed(value::alpn_protocol)?.0))
 }
 
@@ -167,6 +160,13 @@ fn suite(text: &str) -> Result<Suite, Problem> {
     })
 }
 
+/// What [`handshake`] reads.
+pub const HANDSHAKE_KEYS: [&str; 6] =
+    ["alpn_mismatch", "groups", REQUIRE_EXTENDED_MASTER_SECRET, "schemes", "suites", "versions"];
+
+/// The key of listeners, routes and backends.
+pub(crate) const REQUIRE_EXTENDED_MASTER_SECRET: &str = "require_extended_master_secret";
+
 const ALPN_MAX: usize = 16;
 
 const ALPN_MISMATCH: [(&str, AlpnMismatch); 2] =
@@ -174,4 +174,5 @@ const ALPN_MISMATCH: [(&str, AlpnMismatch); 2] =
 
 const UNKNOWN_NAMES: [(&str, UnknownNames); 2] =
     [("default", UnknownNames::ServeDefault), ("refuse", UnknownNames::Refuse)];
+
 const VERSIONS: [(&str, Versions); 2] = [("1.2", Versions::Tls12), ("1.3", Versions::Tls13)];
