@@ -1,10 +1,14 @@
 //! Where certificates come from: files, directories, pairs of files, and certificate stores.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sealane_certificate_files::CertificateSource;
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
+use sealane_store::NAMES_SOCKET;
+
+use crate::claims::Claims;
+use crate::value;
 
 /// Files and directories, and a store if there is one.
 pub(crate) fn certificates(
@@ -47,6 +51,32 @@ pub(crate) fn certificate_source(written: &Value<'_>) -> Option<CertificateSourc
         let key = table.required("key", "key = \"FILE\"").and_then(|v| v.path());
         Some(CertificateSource::Pair { chain: chain?, key: key? })
     })
+}
+
+/// Certificates on demand come by a store, in whose folder their names are told.
+pub(crate) fn on_demand(table: &mut Table<'_>, store: Option<&Path>, claims: &mut Claims) -> bool {
+    let Some(written) = table.value("on_demand") else { return false };
+    let on_demand = written.boolean().unwrap_or(false);
+    match store.filter(|_| on_demand) {
+        None if on_demand => written.wrong(Problem::new(
+            "means nothing without a certificate store, by which such certificates come",
+            "write certificates = [\"store:PATH\"] too, or remove it",
+        )),
+        None => {}
+        Some(store) => {
+            let socket = store.join(NAMES_SOCKET);
+            let bytes = socket.as_os_str().len();
+            if bytes > value::UNIX_PATH_BYTES_MAX {
+                let what =
+                    format!("{} is where names are told, and has {bytes} bytes", socket.display());
+                let max = value::UNIX_PATH_BYTES_MAX;
+                let remedy = format!("choose a store whose socket has at most {max}");
+                written.wrong(Problem::new(what, remedy));
+            }
+            claims.on_demand(store, &written);
+        }
+    }
+    on_demand
 }
 
 /// Files and directories with certificates of one listener.

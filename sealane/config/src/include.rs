@@ -11,7 +11,8 @@ use sealane_sandbox::outside;
 
 use crate::claims::Claims;
 use crate::limits::{LISTENERS_MAX, Shared};
-use crate::listener::{Listener, listener_list};
+use crate::listener::Listener;
+use crate::listeners::{FILE_LISTENER_EXAMPLE, listener_list};
 
 /// What the files that are included say.
 #[derive(Default)]
@@ -143,9 +144,6 @@ const STORE: &str = "is a certificate store, and a store has no configuration";
 
 const STORE_REMEDY: &str = "write the path of a file; distribute that file with your configuration \
                             management, then run sealane check and systemctl reload sealane";
-
-pub(crate) const FILE_LISTENER_EXAMPLE: &str =
-    "a [[listener]]: a file that is included has nothing else";
 
 #[cfg(test)]
 mod tests {

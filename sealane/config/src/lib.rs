@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod addresses;
 mod admin;
 mod backend;
 mod backend_tls;
@@ -14,6 +15,7 @@ mod certificates;
 mod check;
 mod claims;
 mod client_trust;
+mod contradictions;
 mod demand;
 mod destination;
 mod file;
@@ -22,6 +24,7 @@ mod lanes;
 mod limits;
 mod listener;
 mod listener_limits;
+mod listeners;
 pub mod network;
 pub mod networks;
 mod policy;
@@ -45,10 +48,10 @@ use std::path::{Path, PathBuf};
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
 
+use addresses::SOCKET_MODE_DEFAULT;
 use backend::share_tls;
 use certificates::STORES_REMEDY;
 use include::read_text;
-use listener::SOCKET_MODE_DEFAULT;
 
 pub use access_log::{AccessLog, AccessLogDestination, LoggedEnds};
 pub use admin::{Admin, AdminSocket};

@@ -2,7 +2,7 @@
 //! plaintext goes.
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sealane_certificate_files::CertificateSource;
@@ -10,21 +10,21 @@ use sealane_engine::policy::{Policy, UnknownNames};
 use sealane_lanes::kernel::Address;
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
-use sealane_store::NAMES_SOCKET;
 
-use crate::certificates::certificates;
+use crate::addresses::{SOCKET_MODE_DEFAULT, addresses};
+use crate::certificates::{certificates, on_demand};
 use crate::check::{Check, check};
-use crate::claims::{Claims, Owner};
+use crate::claims::Claims;
 use crate::client_trust::{ClientTrust, clients};
-use crate::demand::check_demands;
+use crate::contradictions::{check_passed_on, check_sockets, check_spoken};
 use crate::destination::{Destination, Manner, RESOLVE_DEFAULT};
 use crate::lanes::Lanes;
-use crate::limits::{LISTENERS_MAX, Limits, Shared};
-use crate::listener_limits::{ListenerLimits, Steering, listener_limits};
-use crate::policy::{HANDSHAKE_KEYS, policy};
+use crate::limits::Shared;
+use crate::listener_limits::{ListenerLimits, listener_limits};
+use crate::policy::policy;
 use crate::proxy::{AcceptProxy, accept_proxy};
-use crate::route::{Defaults, Route, may_get_tls, routes};
-use crate::spoken::{ChallengeSource, Spoken, acme_responder, check_spoken, spoken};
+use crate::route::{Defaults, Route, ends_tls, may_get_tls, routes};
+use crate::spoken::{ChallengeSource, Spoken, acme_responder, spoken};
 use crate::value;
 
 /// Addresses that share certificates, a policy and backends.
@@ -102,44 +102,7 @@ impl Listener {
     }
 }
 
-/// The listeners that are written, of which no two may claim the same.
-pub(crate) fn listener_list(
-    written: &Value<'_>,
-    shared: Shared<'_>,
-    claims: &mut Claims,
-) -> Option<Vec<Listener>> {
-    if written.is_table() {
-        written.wrong(Problem::new(
-            "expected a list of tables, found one table",
-            "write [[listener]] in double brackets above each listener",
-        ));
-        return None;
-    }
-    let most = shared.limits.listeners_max;
-    if written.length() > most {
-        let what = format!("there are {} listeners", written.length());
-        let remedy = format!("limits.listeners allows {most}: raise it");
-        written.wrong(Problem::new(what, remedy));
-        return None;
-    }
-    written.list(most, |v| v.table(|table| listener(table, &v, shared, claims)))
-}
-
-/// Counts addresses of all files together: those of one may be within the limit.
-pub(crate) fn check_number_of_addresses(
-    listeners: &[Listener],
-    limits: &Limits,
-    written: &Value<'_>,
-) {
-    let addresses: usize = listeners.iter().map(|listener| listener.addresses.len()).sum();
-    if addresses > limits.listeners_max {
-        let what = format!("{addresses} addresses are listened on");
-        let remedy = format!("limits.listeners allows {}: raise it", limits.listeners_max);
-        written.wrong(Problem::new(what, remedy));
-    }
-}
-
-fn listener(
+pub(crate) fn listener(
     table: &mut Table<'_>,
     at: &Value<'_>,
     shared: Shared<'_>,
@@ -191,7 +154,7 @@ fn listener(
     let name = chosen_name(name.as_ref(), addresses.as_deref(), at, claims)?;
     let (certificates, served) = certificates?;
     let (acme_responder, answering) = acme_responder.unzip();
-    let listener = Listener {
+    Some(Listener {
         name,
         acme_responder,
         accept_proxy,
@@ -210,9 +173,7 @@ fn listener(
         routes: routes?,
         spoken,
         limits,
-    };
-    check_demands(&listener, &written_routes(table), at);
-    Some(listener)
+    })
 }
 
 /// The routes of a listener, and its own destination.
@@ -250,119 +211,6 @@ fn chosen_name(
     Some(name)
 }
 
-/// Says what contradicts that a listener passes TLS on, or that a route does and its listener not.
-fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: &[Route]) {
-    for (route, at) in routes.iter().zip(written_routes(table)) {
-        if passthrough && route.names.is_empty() {
-            let what = "the listener passes TLS through, so no protocol is known";
-            at.wrong(Problem::new(what, "name the host names whose TLS is terminated"));
-        }
-        // A backend for decrypted bytes cannot read TLS, and the other way round.
-        if route.destination.is_none() && route.policy.is_none() != passthrough {
-            let what = "the backends of its listener get something else than this route has";
-            at.wrong(Problem::new(what, "name its backends"));
-        }
-    }
-    if passthrough {
-        let remedy = "put it into the routes that end TLS";
-        table.refuse(&["clients"], "nobody is asked where TLS is passed on", remedy);
-        if !ends_tls(routes) {
-            let what = "means nothing where all TLS is passed on";
-            table.refuse(&HANDSHAKE_KEYS, what, "remove it, or passthrough");
-            table.refuse(&UNUSED_WHERE_PASSED_ON, what, "remove it, or passthrough");
-        }
-    }
-}
-
-/// Says what means nothing on unix sockets, or without one.
-fn check_sockets(
-    table: &mut Table<'_>,
-    addresses: &[Address],
-    proxy: Option<&AcceptProxy>,
-    limits: &ListenerLimits,
-) {
-    if limits.steering == Steering::Client && proxy.is_some() {
-        let what = "the peer is always the balancer";
-        table.refuse(&["steer"], what, "remove it; limits per client are then per lane");
-    }
-    let is_unix = |address: &Address| matches!(address, Address::Unix(_));
-    let (has_unix, has_tcp) = (addresses.iter().any(is_unix), !addresses.iter().all(is_unix));
-    match proxy {
-        Some(proxy) if has_unix && !proxy.from_unix => {
-            let what = "nobody who uses the unix socket is believed, so nobody gets in there";
-            table.refuse(&["proxy_from"], what, "add \"unix\"");
-        }
-        Some(proxy) if has_tcp && proxy.from.is_empty() && proxy.from_unix => {
-            let what = "nobody who comes by TCP is believed, so nobody gets in there";
-            table.refuse(&["proxy_from"], what, "add the networks of your balancers");
-        }
-        Some(proxy) if !has_unix && proxy.from_unix => {
-            let what = "\"unix\" means nothing without a unix socket";
-            table.refuse(&["proxy_from"], what, "remove it");
-        }
-        None if has_unix => {
-            let what = "clients of a unix socket have no address";
-            let remedy = "remove it, say accept_proxy = \"required\", or give the socket a \
-                          listener of its own";
-            for (key, is_meant) in [
-                ("allow", !limits.allow.is_empty()),
-                ("connections_per_client", limits.per_client.connections_max.is_some()),
-                ("deny", !limits.deny.is_empty()),
-                ("handshakes_per_client", limits.per_client.handshakes_per_s.is_some()),
-            ] {
-                if is_meant {
-                    table.refuse(&[key], what, remedy);
-                }
-            }
-        }
-        Some(_) | None => {}
-    }
-    if !has_unix {
-        table.refuse(&["socket_mode"], "means nothing without a unix socket", "remove it");
-    } else if !has_tcp {
-        let what = "is about TCP, and all addresses are unix sockets";
-        table.refuse(&["steer"], what, "remove it");
-    }
-}
-
-fn ends_tls(routes: &[Route]) -> bool {
-    routes.iter().any(|route| route.policy.is_some())
-}
-
-/// Each route as it is written.
-fn written_routes<'d>(table: &mut Table<'d>) -> Vec<Value<'d>> {
-    let written = table.value("route").and_then(|v| v.list(usize::MAX, Some));
-    written.unwrap_or_default()
-}
-
-/// `address` for one, `addresses` for several.
-fn addresses(table: &mut Table<'_>, at: &Value<'_>, claims: &mut Claims) -> Option<Vec<Address>> {
-    let many = table.value("addresses");
-    let one = match many {
-        None => table.required("address", "address = \"0.0.0.0:443\""),
-        Some(_) => table.value("address"),
-    };
-    let mut claimed = |v: &Value<'_>| {
-        let addresses = v.parsed(value::listen_addresses)?.0;
-        for address in &addresses {
-            claims.address(address, Owner::Listener(at.place()), v)?;
-        }
-        Some(addresses)
-    };
-    match (one, many) {
-        (Some(one), Some(_)) => {
-            one.wrong(Problem::new(
-                "both address and addresses are given",
-                "put all in addresses = [...]",
-            ));
-            None
-        }
-        (Some(one), None) => claimed(&one),
-        (None, Some(many)) => many.list(LISTENERS_MAX, |v| claimed(&v)).map(|each| each.concat()),
-        (None, None) => None,
-    }
-}
-
 fn listener_name(text: &str) -> Result<String, Problem> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.:[]".contains(c);
     if (1..=LISTENER_NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_good) {
@@ -374,38 +222,6 @@ fn listener_name(text: &str) -> Result<String, Problem> {
     ))
 }
 
-/// Certificates on demand come by a store, in whose folder their names are told.
-fn on_demand(table: &mut Table<'_>, store: Option<&Path>, claims: &mut Claims) -> bool {
-    let Some(written) = table.value("on_demand") else { return false };
-    let on_demand = written.boolean().unwrap_or(false);
-    match store.filter(|_| on_demand) {
-        None if on_demand => written.wrong(Problem::new(
-            "means nothing without a certificate store, by which such certificates come",
-            "write certificates = [\"store:PATH\"] too, or remove it",
-        )),
-        None => {}
-        Some(store) => {
-            let socket = store.join(NAMES_SOCKET);
-            let bytes = socket.as_os_str().len();
-            if bytes > value::UNIX_PATH_BYTES_MAX {
-                let what =
-                    format!("{} is where names are told, and has {bytes} bytes", socket.display());
-                let max = value::UNIX_PATH_BYTES_MAX;
-                let remedy = format!("choose a store whose socket has at most {max}");
-                written.wrong(Problem::new(what, remedy));
-            }
-            claims.on_demand(store, &written);
-        }
-    }
-    on_demand
-}
-
-const UNUSED_WHERE_PASSED_ON: [&str; 5] =
-    ["alpn", "certificates", "default_certificate", "on_demand", "unknown_names"];
-
 const RESOLVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 const LISTENER_NAME_BYTES_MAX: usize = 64;
-
-/// The mode of a socket: for its owner and group, among whom a balancer on this machine can be.
-pub(crate) const SOCKET_MODE_DEFAULT: u32 = 0o660;

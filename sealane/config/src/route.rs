@@ -208,6 +208,16 @@ pub(crate) fn may_get_tls(
     !is_wrapped
 }
 
+pub(crate) fn ends_tls(routes: &[Route]) -> bool {
+    routes.iter().any(|route| route.policy.is_some())
+}
+
+/// Each route as it is written.
+pub(crate) fn written_routes<'d>(table: &mut Table<'d>) -> Vec<Value<'d>> {
+    let written = table.value("route").and_then(|v| v.list(usize::MAX, Some));
+    written.unwrap_or_default()
+}
+
 /// In the place of a name: a route without names has all for which no other route is.
 const EVERY_NAME: &str = "";
 

@@ -3,17 +3,11 @@
 
 use std::path::PathBuf;
 
-use sealane_lanes::kernel::Address;
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::Table;
 use serde::Serialize;
 
 use crate::certificates::store_path;
-use crate::destination::{DESTINATION_KEYS, Destination};
-use crate::policy::HANDSHAKE_KEYS;
-use crate::proxy_header::ProxyHeader;
-use crate::route::Route;
-use crate::value;
 
 /// What a listener's clients speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -74,77 +68,6 @@ pub(crate) fn acme_responder(
         None => Some((ChallengeSource::Folder(written.path()?), None)),
     }
 }
-
-/// Says what else means nothing, or is dangerous, where that is spoken at `addresses`.
-pub(crate) fn check_spoken(
-    spoken: Spoken,
-    table: &mut Table<'_>,
-    addresses: &[Address],
-    destination: Option<&Destination>,
-    routes: &[Route],
-) {
-    let allow_remote = table.boolean("allow_remote").unwrap_or(false);
-    if spoken != Spoken::Relay {
-        let what = "means nothing but with plain = \"relay\"";
-        table.refuse(&["allow_remote"], what, "remove it");
-    }
-    match spoken {
-        Spoken::Postgres => {
-            let of_routes = routes.iter().filter_map(|route| route.destination.as_ref());
-            let mut told = destination.into_iter().chain(of_routes).map(|to| to.proxy_header);
-            if told.any(|told| told != ProxyHeader::Off) {
-                let what = "PostgreSQL does not read PROXY headers";
-                table.refuse(&["starttls"], what, "remove proxy_header");
-            }
-            let passes_on = table.value("passthrough").and_then(|v| v.boolean()).unwrap_or(false);
-            if passes_on || routes.iter().any(|route| route.policy.is_none()) {
-                let what = "who answers the request for TLS has to end it";
-                table.refuse(&["starttls"], what, "remove passthrough");
-            }
-        }
-        Spoken::Redirect => {
-            let remedy = "remove it, or plain";
-            let what = "means nothing where every request is sent elsewhere";
-            table.refuse(&DESTINATION_KEYS, what, remedy);
-            table.refuse(&["check", "resolve"], what, remedy);
-            refuse_tls(table, remedy);
-        }
-        Spoken::Relay => {
-            refuse_tls(table, "remove it, or plain");
-            if destination.is_some_and(|destination| destination.backend_tls.is_none()) {
-                let what = "relays plain bytes to plain backends";
-                table.refuse(&["plain"], what, "write \"tls://...\" or remove plain");
-            }
-            if !allow_remote && !addresses.iter().all(value::is_local) {
-                let what = "whoever reaches this address speaks to the backends as if it were you";
-                table.refuse(
-                    &["plain"],
-                    what,
-                    "use 127.0.0.1, [::1] or unix:PATH, or say allow_remote = true",
-                );
-            }
-        }
-        Spoken::Tls => {}
-    }
-}
-
-fn refuse_tls(table: &mut Table<'_>, remedy: &str) {
-    let what = "means nothing where clients speak in the clear";
-    table.refuse(&HANDSHAKE_KEYS, what, remedy);
-    table.refuse(&TLS_KEYS, what, remedy);
-}
-
-/// Keys of a listener, beside [`HANDSHAKE_KEYS`].
-const TLS_KEYS: [&str; 8] = [
-    "alpn",
-    "certificates",
-    "clients",
-    "default_certificate",
-    "on_demand",
-    "passthrough",
-    "route",
-    "unknown_names",
-];
 
 const PLAIN: [(&str, Option<Spoken>); 3] =
     [("off", None), ("redirect", Some(Spoken::Redirect)), ("relay", Some(Spoken::Relay))];
