@@ -3,6 +3,7 @@
 //! is said on standard error ([`say`]).
 #![forbid(unsafe_code)]
 
+pub mod key;
 mod key_source;
 pub mod memory;
 pub mod mistake;
@@ -12,7 +13,8 @@ mod text;
 pub mod value;
 
 pub use key_source::{
-    KeySource, KeySourceError, create_key_file, sealing_keys, secret_source, secret_text, store_key,
+    KeySource, KeySourceError, SECRET_KEYS, create_key_file, sealing_keys, secret_source,
+    secret_text, store_key,
 };
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use said::{Priority, call_this_program, say, say_at, write_as};
