@@ -1,8 +1,8 @@
 //! The table `access_log`: one line per connection.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use sealane_operator::key::{Bool, Bytes, Choice, Group, Key, Or, PathKind};
 use sealane_operator::reader::Table;
 
 /// One line per connection.
@@ -42,12 +42,11 @@ pub enum AccessLogDestination {
 }
 
 pub(crate) fn access_log(table: &mut Table<'_>) -> Option<AccessLog> {
-    let path = table.required("path", "path = \"stderr\"");
-    let buffer_bytes =
-        table.size_bytes("buffer", ACCESS_LOG_BUFFER_BYTES).unwrap_or(ACCESS_LOG_BUFFER_DEFAULT);
-    let health_checks = table.boolean("health_checks").unwrap_or(false);
-    let ja4 = table.boolean("ja4").unwrap_or(false);
-    let only = table.value("only").and_then(|v| v.choice(&LOGGED_ENDS)).unwrap_or_default();
+    let path = table.required(&PATH, "path = \"stderr\"");
+    let buffer_bytes = table.get(&BUFFER);
+    let health_checks = table.get(&HEALTH_CHECKS);
+    let ja4 = table.get(&JA4);
+    let only = table.get(&ONLY);
     let path = path?;
     let destination = match path.parsed(|text| Ok(text.to_owned()))?.as_str() {
         "stderr" => AccessLogDestination::Stderr,
@@ -57,9 +56,50 @@ pub(crate) fn access_log(table: &mut Table<'_>) -> Option<AccessLog> {
     Some(AccessLog { destination, buffer_bytes, health_checks, ja4, only })
 }
 
-const ACCESS_LOG_BUFFER_BYTES: RangeInclusive<usize> = 4 * 1024..=64 * 1024 * 1024;
+pub(crate) static GROUP: Group = Group::new(
+    "access_log",
+    "One JSON line per connection. Off without this table. A change takes effect at the next \
+     start.",
+    &[&PATH, &BUFFER, &HEALTH_CHECKS, &ONLY, &JA4],
+);
 
-const ACCESS_LOG_BUFFER_DEFAULT: usize = 1024 * 1024;
+static PATH: Key<PathKind> = Key::new(
+    "path",
+    PathKind,
+    "A file, \"stderr\" or \"stdout\". With \"stderr\" the lines of Sealane's own log are JSON \
+     objects too.",
+)
+.examples(&["\"stderr\""])
+.required()
+.restart();
 
-const LOGGED_ENDS: [(&str, LoggedEnds); 2] =
-    [("all", LoggedEnds::All), ("failures", LoggedEnds::Failures)];
+static BUFFER: Key<Or<Bytes>> = Key::new(
+    "buffer",
+    Or(Bytes(4 * 1024..=64 * 1024 * 1024), 1024 * 1024),
+    "How many bytes of lines each lane buffers. Lines beyond it are dropped and counted.",
+)
+.restart();
+
+static HEALTH_CHECKS: Key<Or<Bool>> = Key::new(
+    "health_checks",
+    Or(Bool, false),
+    "Whether health checks of a load balancer are logged: connections with a PROXY header that \
+     marks them as its own, and connections that close without sending data.",
+)
+.restart();
+
+static ONLY: Key<Or<Choice<LoggedEnds>>> = Key::new(
+    "only",
+    Or(Choice(&[("all", LoggedEnds::All), ("failures", LoggedEnds::Failures)]), LoggedEnds::All),
+    "\"failures\" logs only connections that ended by a fault of a client, a backend, a limit or \
+     Sealane. docs/log.md explains each cause.",
+)
+.restart();
+
+static JA4: Key<Or<Bool>> = Key::new(
+    "ja4",
+    Or(Bool, false),
+    "Whether lines have the client's JA4, a fingerprint of its TLS library. It costs the lane one \
+     digest for each connection.",
+)
+.restart();

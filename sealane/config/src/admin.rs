@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use sealane_lanes::kernel::Address;
+use sealane_operator::key::{Bool, Group, Key, Or, PathKind, Set, Text};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
 
@@ -44,15 +45,15 @@ impl From<Address> for Admin {
 
 /// Reads the table.
 pub(crate) fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<Admin> {
-    let socket = table.value("socket");
-    let mode = table.value("socket_mode");
+    let socket = table.value(&SOCKET);
+    let mode = table.value(&SOCKET_MODE);
     let written = match &socket {
-        None => table.required("address", "address = \"127.0.0.1:9180\", or a socket"),
-        Some(_) => table.value("address"),
+        None => table.required(&ADDRESS, "address = \"127.0.0.1:9180\", or a socket"),
+        Some(_) => table.value(&ADDRESS),
     };
-    let allow_remote = table.boolean("allow_remote").unwrap_or(false);
-    let hosts = table.value("hosts");
-    let names = hosts.as_ref().and_then(|v| v.set(ADMIN_HOSTS_MAX, |v| v.parsed(admin_host)));
+    let allow_remote = table.get(&ALLOW_REMOTE);
+    let hosts = table.value(&HOSTS);
+    let names = hosts.as_ref().and_then(|v| HOSTS.read(v));
     let mut admin = match &written {
         Some(written) => Admin::from(address(written, allow_remote, claims)?),
         None => Admin::default(),
@@ -71,7 +72,7 @@ pub(crate) fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<Admin>
         admin.socket = Some(AdminSocket { path, mode: ADMIN_SOCKET_MODE_DEFAULT });
     }
     match (&mode, &mut admin.socket) {
-        (Some(mode), Some(socket)) => socket.mode = mode.parsed(value::socket_mode)?,
+        (Some(mode), Some(socket)) => socket.mode = SOCKET_MODE.read(mode)?,
         (Some(mode), None) => {
             mode.wrong(Problem::new("means nothing without a unix socket", "remove it"));
         }
@@ -82,7 +83,7 @@ pub(crate) fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<Admin>
 }
 
 fn address(written: &Value<'_>, allow_remote: bool, claims: &mut Claims) -> Option<Address> {
-    let address = written.parsed(value::admin_address)?;
+    let address = ADDRESS.read(written)?;
     if !allow_remote {
         let remedy = "use 127.0.0.1, [::1] or unix:PATH, or say allow_remote = true";
         written.parsed(|_| value::check_admin_is_local(&address, remedy))?;
@@ -104,5 +105,56 @@ fn admin_host(text: &str) -> Result<String, Problem> {
 /// This user alone.
 pub(crate) const ADMIN_SOCKET_MODE_DEFAULT: u32 = 0o600;
 
-/// Names by which the admin address may be asked for.
-const ADMIN_HOSTS_MAX: usize = 64;
+pub(crate) static GROUP: Group = Group::new(
+    "admin",
+    "The admin interface: metrics (/metrics), health (/healthz), state (/state) and commands. Off \
+     without this table. A change takes effect at the next start.",
+    &[&ADDRESS, &SOCKET, &SOCKET_MODE, &ALLOW_REMOTE, &HOSTS],
+);
+
+static ADDRESS: Key<Text<Address>> = Key::new(
+    "address",
+    Text("\"ADDRESS:PORT\" or \"unix:/PATH\"", value::admin_address),
+    "A TCP address. Everyone on this machine can reach it, for reading alone. \"unix:/PATH\" means \
+     the same as socket. Required, unless there is a socket.",
+)
+.examples(&["\"127.0.0.1:9180\""])
+.without("no TCP address")
+.restart();
+
+static SOCKET: Key<PathKind> = Key::new(
+    "socket",
+    PathKind,
+    "A unix socket, in place of the address or besides it. `sealane status`, `sealane reload` and \
+     other commands use it. Every user that can open it can read all that the address shows. \
+     Commands are accepted from root and from the user of the process alone.",
+)
+.examples(&["\"/run/sealane/admin.sock\""])
+.restart();
+
+static SOCKET_MODE: Key<Text<u32>> = Key::new(
+    "socket_mode",
+    Text("\"0600\", \"0660\" or \"0666\"", value::socket_mode),
+    "The permissions of the socket: \"0600\" for the user of the process, \"0660\" for its group \
+     too, \"0666\" for every user that can enter the folder.",
+)
+.examples(&["\"0600\""])
+.without("\"0600\"")
+.restart();
+
+static ALLOW_REMOTE: Key<Or<Bool>> = Key::new(
+    "allow_remote",
+    Or(Bool, false),
+    "An address other than loopback or a unix socket is refused unless this is true.",
+)
+.restart();
+
+static HOSTS: Key<Set<Text<String>>> = Key::new(
+    "hosts",
+    Set(Text("host name", admin_host), 64),
+    "Host names that HTTP requests over TCP may use, besides \"localhost\" and addresses. A \
+     request with another name gets 421. Therefore no web page can reach the interface by a name \
+     that resolves to this machine.",
+)
+.examples(&["[\"metrics.example.com\"]"])
+.restart();

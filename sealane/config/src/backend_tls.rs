@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use rustls::pki_types::ServerName;
 use sealane_certificate_files::CertificateSource;
 use sealane_engine::policy::Versions;
+use sealane_operator::key::{Bool, Choice, Either, Group, Key, Or, PathKind, Set, TableKind, Text};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
 
 use crate::backend::BackendAddress;
-use crate::certificates::certificate_source;
-use crate::policy::{REQUIRE_EXTENDED_MASTER_SECRET, alpn, versions};
+use crate::certificates::{PAIR, certificate_source};
+use crate::policy::{PROTOCOL, PROTOCOLS_MAX, VERSION_NAMES, alpn, versions};
+use crate::value::{self, AlpnProtocol};
 
 /// How a listener's backends are spoken to in TLS. What is the same for two listeners is built
 /// once.
@@ -99,24 +101,25 @@ pub(crate) fn server_name(text: &str) -> Result<ServerName<'static>, Problem> {
 }
 
 pub(crate) fn backend_tls(table: &mut Table<'_>) -> BackendTls {
-    let roots = table.value("roots");
-    let anybody = table.value("insecure_accept_any_certificate");
+    let default = BackendTls::default();
+    let roots = table.value(&ROOTS);
+    let anybody = table.value(&INSECURE_ACCEPT_ANY_CERTIFICATE);
     BackendTls {
-        alpn: alpn(table).unwrap_or_default(),
-        client_certificate: table.value("client_certificate").and_then(|v| certificate_source(&v)),
-        require_extended_master_secret: table
-            .value(REQUIRE_EXTENDED_MASTER_SECRET)
-            .and_then(|v| v.boolean())
-            .unwrap_or_default(),
-        server_name: table.value("server_name").and_then(|v| v.parsed(server_name)),
+        alpn: table.value(&ALPN).and_then(|v| alpn(&v, &ALPN)).unwrap_or_default(),
+        client_certificate: table.value(&CLIENT_CERTIFICATE).and_then(|v| certificate_source(&v)),
+        require_extended_master_secret: table.get(&REQUIRE_EXTENDED_MASTER_SECRET),
+        server_name: table.read(&SERVER_NAME),
         trust: trust(roots.as_ref(), anybody.as_ref()),
-        versions: versions(table).unwrap_or(BackendTls::default().versions),
+        versions: table
+            .value(&VERSIONS)
+            .and_then(|v| versions(&v, &VERSIONS))
+            .unwrap_or(default.versions),
     }
 }
 
 fn trust(roots: Option<&Value<'_>>, anybody: Option<&Value<'_>>) -> Trust {
-    let read = roots.and_then(|v| v.set(ROOT_FILES_MAX, root_source));
-    if anybody.and_then(Value::boolean) != Some(true) {
+    let read = roots.and_then(|v| v.set(ROOTS.kind.1, root_source));
+    if anybody.and_then(|v| INSECURE_ACCEPT_ANY_CERTIFICATE.read(v)) != Some(true) {
         return read.map_or_else(Trust::default, Trust::Roots);
     }
     if let Some(roots) = roots {
@@ -138,8 +141,72 @@ fn root_source(written: &Value<'_>) -> Option<RootSource> {
 /// Stands for the system's bundle among the roots; a file of that name is "./system".
 const SYSTEM: &str = "system";
 
-/// Files with roots for the backends of one destination.
-const ROOT_FILES_MAX: usize = 64;
+pub(crate) static BACKEND_TLS: Key<TableKind> = Key::new("backend_tls", TableKind(&GROUP), "");
+
+pub(crate) static GROUP: Group = Group::new(
+    "listener.backend_tls",
+    "TLS to backends that are written with tls://. Without this table the defaults hold.",
+    &[
+        &ROOTS,
+        &SERVER_NAME,
+        &CLIENT_CERTIFICATE,
+        &VERSIONS,
+        &REQUIRE_EXTENDED_MASTER_SECRET,
+        &ALPN,
+        &INSECURE_ACCEPT_ANY_CERTIFICATE,
+    ],
+);
+
+static ROOTS: Key<Set<PathKind>> = Key::new(
+    "roots",
+    Set(PathKind, 64),
+    "Files with the CA certificates to trust, in PEM. \"system\" stands for those that this system \
+     trusts.",
+)
+.examples(&["[\"system\"]"])
+.without("[\"system\"]");
+
+static SERVER_NAME: Key<Text<ServerName<'static>>> = Key::new(
+    "server_name",
+    Text("host name or address", server_name),
+    "The name that backends must prove, instead of the one in their address.",
+)
+.examples(&["\"app.example.com\""])
+.without("the name or address of the backend");
+
+static CLIENT_CERTIFICATE: Key<Either<PathKind, TableKind>> = Key::new(
+    "client_certificate",
+    Either(PathKind, TableKind(&PAIR)),
+    "The client certificate for backends that ask for one: a file with chain and key, or a pair.",
+)
+.examples(&["{ chain = \"/etc/sealane/client.crt\", key = \"/etc/sealane/client.key\" }"])
+.without("no client certificate");
+
+static VERSIONS: Key<Set<Choice<Versions>>> =
+    Key::new("versions", Set(Choice(&VERSION_NAMES), 2), "TLS versions to offer.")
+        .examples(&["[\"1.2\", \"1.3\"]"])
+        .without("[\"1.2\", \"1.3\"]");
+
+static REQUIRE_EXTENDED_MASTER_SECRET: Key<Or<Bool>> = Key::new(
+    "require_extended_master_secret",
+    Or(Bool, false),
+    "Whether backends that speak TLS 1.2 without extended master secret (RFC 7627) are refused. \
+     With client_certificate they are refused in any case.",
+);
+
+static ALPN: Key<Set<Text<AlpnProtocol>>> = Key::new(
+    "alpn",
+    Set(Text(PROTOCOL, value::alpn_protocol), PROTOCOLS_MAX),
+    "Application protocols (ALPN) to offer, in order of preference.",
+)
+.examples(&["[\"http/1.1\"]"])
+.without("no ALPN");
+
+static INSECURE_ACCEPT_ANY_CERTIFICATE: Key<Or<Bool>> = Key::new(
+    "insecure_accept_any_certificate",
+    Or(Bool, false),
+    "Disables the verification of backends: everyone on the way can read and change everything.",
+);
 
 #[cfg(test)]
 mod tests {
@@ -168,7 +235,7 @@ mod tests {
         assert_eq!(defaults, BackendTls::default());
         assert_eq!(defaults.trust, Trust::Roots(vec![RootSource::System]));
         let name = |address: &str| {
-            let address = crate::value::backend(address).unwrap().address;
+            let address = value::backend(address).unwrap().address;
             defaults.server_name_of(&address).map(|name| name.to_str().into_owned())
         };
         assert_eq!(name("App.internal:1").unwrap(), "app.internal");
@@ -239,7 +306,7 @@ mod tests {
             ),
             (
                 format!("backends = [\"tls://a:1\"]{TABLE}verify = false"),
-                "backend_tls.verify: is not a known key; remove it; known here: roots, insecure",
+                "backend_tls.verify: is not a known key; remove it; known here: roots, server_name",
             ),
             (
                 format!("backends = [\"tls://a:1\"]{TABLE}server_name = \"*.a\""),

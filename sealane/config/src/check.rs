@@ -1,8 +1,10 @@
 //! The table `listener.check`: how backends are checked while nobody uses them.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use sealane_operator::key::{
+    Choice, Count, Either, Group, Key, Or, Readable as _, Span, TableKind, Text,
+};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
 
@@ -65,17 +67,17 @@ pub(crate) fn check(
     destination: Option<&Destination>,
     routes: &[Route],
 ) -> Option<Check> {
-    let written = table.value("check")?;
-    let (check, kind) = written.table(|table| {
-        let kind = table.value("kind");
-        // Every key is asked for before a mistake in one ends the reading.
+    let written = table.value(&CHECK)?;
+    let (check, kind) = written.table_of(&GROUP, |table| {
+        let kind = table.value(&KIND);
+        // Every key is read before a mistake in one ends the reading.
         let check = Check {
-            every: table.duration("every", EVERY).unwrap_or(EVERY_DEFAULT),
-            fall: table.count("fall", IN_A_ROW).unwrap_or(3),
+            every: table.get(&EVERY),
+            fall: table.get(&FALL),
             kind: CheckKind::Connect,
-            rise: table.count("rise", IN_A_ROW).unwrap_or(2),
-            slow_start: table.duration("slow_start", SLOW_START).unwrap_or_default(),
-            timeout: table.duration("timeout", TIMEOUT).unwrap_or(TIMEOUT_DEFAULT),
+            rise: table.get(&RISE),
+            slow_start: table.get(&SLOW_START),
+            timeout: table.get(&TIMEOUT),
         };
         let read = kind.as_ref().map_or(Some(CheckKind::Connect), what)?;
         Some((Check { kind: read, ..check }, kind))
@@ -105,17 +107,17 @@ pub(crate) fn check(
 
 fn what(written: &Value<'_>) -> Option<CheckKind> {
     if !written.is_table() {
-        return written.choice(&KINDS).map(|kind| match kind {
-            Kind::Connect => CheckKind::Connect,
-            Kind::Proxy => CheckKind::Proxy,
-            Kind::Tls => CheckKind::Tls,
+        return KIND.kind.0.read(written).map(|kind| match kind {
+            Plain::Connect => CheckKind::Connect,
+            Plain::Proxy => CheckKind::Proxy,
+            Plain::Tls => CheckKind::Tls,
         });
     }
-    written.table(|table| {
-        let send = table.value("send").map(|v| v.parsed(bytes));
-        let expect = table.required("expect", "expect = \"+PONG\"")?;
+    written.table_of(&ASK, |table| {
+        let send = table.value(&SEND).map(|v| SEND.read(&v));
+        let expect = table.required(&EXPECT, "expect = \"+PONG\"")?;
         let send = send.unwrap_or(Some(Vec::new()))?;
-        let expected = expect.parsed(bytes)?;
+        let expected = EXPECT.read(&expect)?;
         if expected.is_empty() {
             expect.wrong(Problem::new("nothing is in every answer", "write what a good one has"));
         }
@@ -134,25 +136,83 @@ fn bytes(text: &str) -> Result<Vec<u8>, Problem> {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum Plain {
     Connect,
     Proxy,
     Tls,
 }
 
-const KINDS: [(&str, Kind); 3] =
-    [("connect", Kind::Connect), ("proxy", Kind::Proxy), ("tls", Kind::Tls)];
+pub(crate) static CHECK: Key<TableKind> = Key::new("check", TableKind(&GROUP), "");
 
-const EVERY: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
+static GROUP: Group = Group::new(
+    "listener.check",
+    "Health checks of the listener's backends, and of its routes', by one thread besides the \
+     lanes. No checks without this table. A backend that fails a check is skipped before a client \
+     is sent there; when all are down, one is tried all the same. A backend that refuses a \
+     connection gets none for a while too.",
+    &[&KIND, &EVERY, &TIMEOUT, &RISE, &FALL, &SLOW_START],
+);
 
-const EVERY_DEFAULT: Duration = Duration::from_secs(2);
+static KIND: Key<Either<Choice<Plain>, TableKind>> = Key::new(
+    "kind",
+    Either(
+        Choice(&[("connect", Plain::Connect), ("proxy", Plain::Proxy), ("tls", Plain::Tls)]),
+        TableKind(&ASK),
+    ),
+    "\"connect\" connects. \"tls\" completes a handshake in which the backend proves its name. \
+     \"proxy\" sends the PROXY header of a health check (LOCAL), closes its side, and expects a \
+     close or an answer instead of a reset. A table sends text and looks for text in the answer. \
+     All but \"connect\" begin as connections of clients do: with the header of proxy_header, and \
+     with TLS if the backend speaks TLS.",
+)
+.examples(&["\"connect\"", "{ send = \"PING\\r\\n\", expect = \"+PONG\" }"])
+.without("\"connect\"");
 
-const IN_A_ROW: RangeInclusive<usize> = 1..=100;
+static ASK: Group = Group::new(
+    "listener.check.kind",
+    "Text that a check sends, and text that a good answer contains.",
+    &[&SEND, &EXPECT],
+);
 
-const SLOW_START: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_600);
+static SEND: Key<Text<Vec<u8>>> =
+    Key::new("send", Text(TEXT, bytes), "The text that is sent.").examples(&["\"PING\\r\\n\""]);
 
+static EXPECT: Key<Text<Vec<u8>>> =
+    Key::new("expect", Text(TEXT, bytes), "Text that is anywhere in a good answer.")
+        .examples(&["\"+PONG\""])
+        .required();
+
+static EVERY: Key<Or<Span>> = Key::new(
+    "every",
+    Or(Span(Duration::from_millis(100)..=Duration::from_secs(3_600)), Duration::from_secs(2)),
+    "From the beginning of one check to that of the next.",
+);
+
+static TIMEOUT: Key<Or<Span>> = Key::new(
+    "timeout",
+    Or(Span(Duration::from_millis(10)..=Duration::from_secs(60)), Duration::from_secs(1)),
+    "The longest time of one check.",
+);
+
+static RISE: Key<Or<Count>> = Key::new(
+    "rise",
+    Or(Count(1..=100), 2),
+    "Passed checks in a row after which a backend is up. The first check decides alone, unless \
+     there was one before a reload: its state holds on.",
+);
+
+static FALL: Key<Or<Count>> = Key::new(
+    "fall",
+    Or(Count(1..=100), 3),
+    "Failed checks in a row after which a backend is down.",
+);
+
+static SLOW_START: Key<Or<Span>> = Key::new(
+    "slow_start",
+    Or(Span(Duration::ZERO..=Duration::from_secs(3_600)), Duration::ZERO),
+    "How long a backend that is up again gets less than its share. The share grows during this \
+     time.",
+);
+
+const TEXT: &str = "text of at most 1024 bytes";
 const TEXT_BYTES_MAX: usize = 1024;
-
-const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
-
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);

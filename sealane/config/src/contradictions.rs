@@ -4,13 +4,19 @@ use sealane_lanes::kernel::Address;
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::Table;
 
-use crate::destination::{DESTINATION_KEYS, Destination};
-use crate::listener_limits::{ListenerLimits, Steering};
-use crate::policy::HANDSHAKE_KEYS;
-use crate::proxy::AcceptProxy;
+use crate::addresses::SOCKET_MODE;
+use crate::certificates::{CERTIFICATES, DEFAULT_CERTIFICATE, ON_DEMAND};
+use crate::check::CHECK;
+use crate::client_trust::CLIENTS;
+use crate::destination::{DESTINATION_KEYS, Destination, RESOLVE};
+use crate::listener_limits::{
+    ALLOW, CONNECTIONS_PER_CLIENT, DENY, HANDSHAKES_PER_CLIENT, ListenerLimits, STEER, Steering,
+};
+use crate::policy::{ALPN, HANDSHAKE_KEYS, UNKNOWN_NAMES};
+use crate::proxy::{AcceptProxy, PROXY_FROM};
 use crate::proxy_header::ProxyHeader;
-use crate::route::{Route, ends_tls, written_routes};
-use crate::spoken::Spoken;
+use crate::route::{ROUTE, Route, ends_tls, written_routes};
+use crate::spoken::{ALLOW_REMOTE, PASSTHROUGH, PLAIN, STARTTLS, Spoken};
 use crate::value;
 
 /// Says what else means nothing, or is dangerous, where that is spoken at `addresses`.
@@ -21,10 +27,10 @@ pub(crate) fn check_spoken(
     destination: Option<&Destination>,
     routes: &[Route],
 ) {
-    let allow_remote = table.boolean("allow_remote").unwrap_or(false);
+    let allow_remote = table.get(&ALLOW_REMOTE);
     if spoken != Spoken::Relay {
         let what = "means nothing but with plain = \"relay\"";
-        table.refuse(&["allow_remote"], what, "remove it");
+        table.refuse(&[ALLOW_REMOTE.name], what, "remove it");
     }
     match spoken {
         Spoken::Postgres => {
@@ -32,31 +38,31 @@ pub(crate) fn check_spoken(
             let mut told = destination.into_iter().chain(of_routes).map(|to| to.proxy_header);
             if told.any(|told| told != ProxyHeader::Off) {
                 let what = "PostgreSQL does not read PROXY headers";
-                table.refuse(&["starttls"], what, "remove proxy_header");
+                table.refuse(&[STARTTLS.name], what, "remove proxy_header");
             }
-            let passes_on = table.value("passthrough").and_then(|v| v.boolean()).unwrap_or(false);
+            let passes_on = table.get(&PASSTHROUGH);
             if passes_on || routes.iter().any(|route| route.policy.is_none()) {
                 let what = "who answers the request for TLS has to end it";
-                table.refuse(&["starttls"], what, "remove passthrough");
+                table.refuse(&[STARTTLS.name], what, "remove passthrough");
             }
         }
         Spoken::Redirect => {
             let remedy = "remove it, or plain";
             let what = "means nothing where every request is sent elsewhere";
             table.refuse(&DESTINATION_KEYS, what, remedy);
-            table.refuse(&["check", "resolve"], what, remedy);
+            table.refuse(&[CHECK.name, RESOLVE.name], what, remedy);
             refuse_tls(table, remedy);
         }
         Spoken::Relay => {
             refuse_tls(table, "remove it, or plain");
             if destination.is_some_and(|destination| destination.backend_tls.is_none()) {
                 let what = "relays plain bytes to plain backends";
-                table.refuse(&["plain"], what, "write \"tls://...\" or remove plain");
+                table.refuse(&[PLAIN.name], what, "write \"tls://...\" or remove plain");
             }
             if !allow_remote && !addresses.iter().all(value::is_local) {
                 let what = "whoever reaches this address speaks to the backends as if it were you";
                 table.refuse(
-                    &["plain"],
+                    &[PLAIN.name],
                     what,
                     "use 127.0.0.1, [::1] or unix:PATH, or say allow_remote = true",
                 );
@@ -87,7 +93,7 @@ pub(crate) fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: 
     }
     if passthrough {
         let remedy = "put it into the routes that end TLS";
-        table.refuse(&["clients"], "nobody is asked where TLS is passed on", remedy);
+        table.refuse(&[CLIENTS.name], "nobody is asked where TLS is passed on", remedy);
         if !ends_tls(routes) {
             let what = "means nothing where all TLS is passed on";
             table.refuse(&HANDSHAKE_KEYS, what, "remove it, or passthrough");
@@ -105,32 +111,32 @@ pub(crate) fn check_sockets(
 ) {
     if limits.steering == Steering::Client && proxy.is_some() {
         let what = "the peer is always the balancer";
-        table.refuse(&["steer"], what, "remove it; limits per client are then per lane");
+        table.refuse(&[STEER.name], what, "remove it; limits per client are then per lane");
     }
     let is_unix = |address: &Address| matches!(address, Address::Unix(_));
     let (has_unix, has_tcp) = (addresses.iter().any(is_unix), !addresses.iter().all(is_unix));
     match proxy {
         Some(proxy) if has_unix && !proxy.from_unix => {
             let what = "nobody who uses the unix socket is believed, so nobody gets in there";
-            table.refuse(&["proxy_from"], what, "add \"unix\"");
+            table.refuse(&[PROXY_FROM.name], what, "add \"unix\"");
         }
         Some(proxy) if has_tcp && proxy.from.is_empty() && proxy.from_unix => {
             let what = "nobody who comes by TCP is believed, so nobody gets in there";
-            table.refuse(&["proxy_from"], what, "add the networks of your balancers");
+            table.refuse(&[PROXY_FROM.name], what, "add the networks of your balancers");
         }
         Some(proxy) if !has_unix && proxy.from_unix => {
             let what = "\"unix\" means nothing without a unix socket";
-            table.refuse(&["proxy_from"], what, "remove it");
+            table.refuse(&[PROXY_FROM.name], what, "remove it");
         }
         None if has_unix => {
             let what = "clients of a unix socket have no address";
             let remedy = "remove it, say accept_proxy = \"required\", or give the socket a \
                           listener of its own";
             for (key, is_meant) in [
-                ("allow", !limits.allow.is_empty()),
-                ("connections_per_client", limits.per_client.connections_max.is_some()),
-                ("deny", !limits.deny.is_empty()),
-                ("handshakes_per_client", limits.per_client.handshakes_per_s.is_some()),
+                (ALLOW.name, !limits.allow.is_empty()),
+                (CONNECTIONS_PER_CLIENT.name, limits.per_client.connections_max.is_some()),
+                (DENY.name, !limits.deny.is_empty()),
+                (HANDSHAKES_PER_CLIENT.name, limits.per_client.handshakes_per_s.is_some()),
             ] {
                 if is_meant {
                     table.refuse(&[key], what, remedy);
@@ -140,24 +146,24 @@ pub(crate) fn check_sockets(
         Some(_) | None => {}
     }
     if !has_unix {
-        table.refuse(&["socket_mode"], "means nothing without a unix socket", "remove it");
+        table.refuse(&[SOCKET_MODE.name], "means nothing without a unix socket", "remove it");
     } else if !has_tcp {
         let what = "is about TCP, and all addresses are unix sockets";
-        table.refuse(&["steer"], what, "remove it");
+        table.refuse(&[STEER.name], what, "remove it");
     }
 }
 
 /// Keys of a listener, beside [`HANDSHAKE_KEYS`].
-const TLS_KEYS: [&str; 8] = [
-    "alpn",
-    "certificates",
-    "clients",
-    "default_certificate",
-    "on_demand",
-    "passthrough",
-    "route",
-    "unknown_names",
+static TLS_KEYS: [&str; 8] = [
+    ALPN.name,
+    CERTIFICATES.name,
+    CLIENTS.name,
+    DEFAULT_CERTIFICATE.name,
+    ON_DEMAND.name,
+    PASSTHROUGH.name,
+    ROUTE.name,
+    UNKNOWN_NAMES.name,
 ];
 
-const UNUSED_WHERE_PASSED_ON: [&str; 5] =
-    ["alpn", "certificates", "default_certificate", "on_demand", "unknown_names"];
+static UNUSED_WHERE_PASSED_ON: [&str; 5] =
+    [ALPN.name, CERTIFICATES.name, DEFAULT_CERTIFICATE.name, ON_DEMAND.name, UNKNOWN_NAMES.name];

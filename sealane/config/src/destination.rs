@@ -1,16 +1,20 @@
-//! Where the plaintext of a listener goes, or of some of its clients: backends, and how one is chosen.
+//! Where the plaintext of a listener goes, or of some of its clients: backends, and how one is
+//! chosen.
 
 use std::num::NonZeroUsize;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use sealane_operator::key::{
+    Bool, Choice, Count, Either, Group, Key, Or, Set, Span, TableKind, Text, Word,
+};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
 
 use crate::backend::{BackendAddress, WrittenBackend, share_tls};
-use crate::backend_tls::{BackendTls, backend_tls};
+use crate::backend_tls::{BACKEND_TLS, BackendTls, backend_tls};
 use crate::lanes::Lanes;
-use crate::proxy_header::{ProxyHeader, proxy_header};
+use crate::limits::CONNECTIONS_RANGE;
+use crate::proxy_header::{PROXY_HEADER, PROXY_TLVS, ProxyHeader, proxy_header};
 use crate::value;
 
 /// Where plaintext goes.
@@ -120,10 +124,10 @@ impl<'d> Manner<'d> {
     /// The keys that `table` writes in place of these. Each key counts alone, and the table
     /// `backend_tls` is one of them.
     fn or_written(&self, table: &mut Table<'d>) -> Self {
-        let balance = table.value("balance").and_then(|v| v.choice(&BALANCE));
-        let tls_at = table.value("backend_tls");
+        let balance = table.read(&BALANCE);
+        let tls_at = table.value(&BACKEND_TLS);
         let tls = match &tls_at {
-            Some(written) => written.table(|table| Some(backend_tls(table))),
+            Some(written) => written.table_of(BACKEND_TLS.kind.0, |table| Some(backend_tls(table))),
             None => self.tls.clone(),
         };
         Self {
@@ -167,13 +171,15 @@ fn backends(
     tls: Option<&BackendTls>,
     lanes: Lanes,
 ) -> Option<(Backends, Option<BackendTls>)> {
-    let written = table.required("backends", "backends = [\"127.0.0.1:8080\"]")?;
+    let written = table.required(&BACKENDS, "backends = [\"127.0.0.1:8080\"]")?;
     let listed = written.set(BACKENDS_MAX, |value| {
         let (at, share) = match value.is_table() {
-            true => value.table(|table| Some((address(table)?, share(table, lanes)?)))?,
+            true => {
+                value.table_of(&BACKEND, |table| Some((address(table)?, share(table, lanes)?)))?
+            }
             false => (value.clone(), Share::default()),
         };
-        let backend = at.parsed(value::backend)?;
+        let backend = ADDRESS.read(&at)?;
         if let Some(tls) = tls.filter(|_| backend.tls) {
             at.parsed(|_| tls.server_name_of(&backend.address))?;
         }
@@ -201,14 +207,15 @@ impl PartialEq for Listed {
 }
 
 fn address<'d>(table: &mut Table<'d>) -> Option<Value<'d>> {
-    table.required("address", "address = \"127.0.0.1:8080\"")
+    table.required(&ADDRESS, "address = \"127.0.0.1:8080\"")
 }
 
 fn share(table: &mut Table<'_>, lanes: Lanes) -> Option<Share> {
     let default = Share::default();
-    let connections = table.value("connections").map(|v| lanes.count(&v, CONNECTIONS));
-    let weight = table.value("weight").map(|v| v.count(WEIGHT));
-    let is_backup = table.value("backup").map(|v| v.boolean());
+    let range = CONNECTIONS.kind.0.clone();
+    let connections = table.value(&CONNECTIONS).map(|v| lanes.count(&v, range));
+    let weight = table.value(&WEIGHT).map(|v| WEIGHT.read(&v));
+    let is_backup = table.value(&BACKUP).map(|v| BACKUP.read(&v));
     let weight = weight.map_or(Some(default.weight), |weight| u16::try_from(weight?).ok())?;
     let connections_max = connections.map_or(Some(None), |most| Some(Some(most?)))?;
     Some(Share {
@@ -239,14 +246,79 @@ pub const BACKENDS_MAX: usize = 64;
 /// How often names of backends are looked up unless something else is written.
 pub const RESOLVE_DEFAULT: Option<Duration> = Some(Duration::from_secs(30));
 
-/// The keys of a destination: its backends and their [`Manner`].
-pub(crate) const DESTINATION_KEYS: [&str; 5] =
-    ["backend_tls", "backends", "balance", "proxy_header", "proxy_tlvs"];
+/// The names of the keys of a destination: its backends and their [`Manner`].
+pub(crate) static DESTINATION_KEYS: [&str; 5] =
+    [BACKEND_TLS.name, BACKENDS.name, BALANCE.name, PROXY_HEADER.name, PROXY_TLVS.name];
 
-const BALANCE: [(&str, Balance); 2] = [
-    (Balance::LeastConnections.name(), Balance::LeastConnections),
-    (Balance::RoundRobin.name(), Balance::RoundRobin),
-];
-/// Connections to one backend.
-const CONNECTIONS: RangeInclusive<usize> = 1..=10_000_000;
-const WEIGHT: RangeInclusive<usize> = 0..=256;
+pub(crate) static BACKENDS: Key<Set<Either<Text<WrittenBackend>, TableKind>>> = Key::new(
+    "backends",
+    Set(Either(Text(BACKEND_TEXT, value::backend), TableKind(&BACKEND)), BACKENDS_MAX),
+    "Where plaintext goes. With \"tls://\" before each of them Sealane speaks TLS to the backends, \
+     and verifies that each has the name (or the address) in its address; if not, the connection \
+     goes to the next one. A table gives a backend a weight, a limit of connections, or the role \
+     of a backup.",
+)
+.examples(&[
+    "[\"127.0.0.1:8080\", \"unix:/run/app.sock\"]",
+    "[{ address = \"127.0.0.1:8080\", weight = 10, connections = 500, backup = false }]",
+])
+.see(&["listener.balance", "listener.backend_tls", "listener.check"]);
+
+static BACKEND: Group = Group::new(
+    "listener.backends",
+    "One backend. Each address of a host name has the weight and the limit for itself.",
+    &[&ADDRESS, &WEIGHT, &CONNECTIONS, &BACKUP],
+);
+
+static ADDRESS: Key<Text<WrittenBackend>> =
+    Key::new("address", Text(BACKEND_TEXT, value::backend), "The address of the backend.")
+        .examples(&["\"127.0.0.1:8080\""])
+        .required();
+
+static WEIGHT: Key<Or<Count>> = Key::new(
+    "weight",
+    Or(Count(0..=256), 1),
+    "The backend's share of connections, compared with the weights of the others. With 0 it gets \
+     none.",
+);
+
+static CONNECTIONS: Key<Count> = Key::new(
+    "connections",
+    Count(CONNECTIONS_RANGE),
+    "How many connections it may have, divided among the lanes and rounded down. At the limit the \
+     next backend is tried. If all are full, the client is reset.",
+)
+.examples(&["500"])
+.without("no limit");
+
+static BACKUP: Key<Or<Bool>> = Key::new(
+    "backup",
+    Or(Bool, false),
+    "Whether it gets connections only when all other backends are down.",
+);
+
+pub(crate) static RESOLVE: Key<Or<Either<Word, Span>>> = Key::new(
+    "resolve",
+    Or(
+        Either(Word("off"), Span(Duration::from_secs(1)..=Duration::from_secs(86_400))),
+        RESOLVE_DEFAULT,
+    ),
+    "How often host names of backends are looked up. With \"off\" they are looked up at a start \
+     and a reload alone, and then each must have an address. Every address of a name is a backend, \
+     up to 64 in all. While a lookup fails, the last addresses stay in use.",
+);
+
+pub(crate) static BALANCE: Key<Or<Choice<Balance>>> = Key::new(
+    "balance",
+    Or(
+        Choice(&[
+            (Balance::LeastConnections.name(), Balance::LeastConnections),
+            (Balance::RoundRobin.name(), Balance::RoundRobin),
+        ]),
+        Balance::RoundRobin,
+    ),
+    "How a backend is chosen for a connection. Each lane counts for itself.",
+);
+
+const BACKEND_TEXT: &str =
+    "\"ADDRESS:PORT\", \"HOST:PORT\" or \"unix:/PATH\", with or without \"tls://\" before it";

@@ -61,7 +61,7 @@ pub use check::{Check, CheckKind};
 pub use client_trust::{ClientDemand, ClientTrust};
 pub use demand::undercuts_here;
 pub use destination::{BACKENDS_MAX, Balance, Destination, RESOLVE_DEFAULT, Share};
-pub use file::LANES_MAX;
+pub use file::{LANES_MAX, schema};
 pub use limits::Limits;
 pub use listener::Listener;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};

@@ -1,31 +1,44 @@
 //! A listener and its keys: where it listens, what it serves and by which rules, and where its
 //! plaintext goes.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use sealane_certificate_files::CertificateSource;
 use sealane_engine::policy::{Policy, UnknownNames};
 use sealane_lanes::kernel::Address;
+use sealane_operator::key::{Group, Key, SharedKeys, Text};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
 
-use crate::addresses::{SOCKET_MODE_DEFAULT, addresses};
-use crate::certificates::{certificates, on_demand};
-use crate::check::{Check, check};
+use crate::addresses::{ADDRESS, ADDRESSES, SOCKET_MODE, SOCKET_MODE_DEFAULT, addresses};
+use crate::backend_tls::BACKEND_TLS;
+use crate::certificates::{CERTIFICATES, DEFAULT_CERTIFICATE, ON_DEMAND, certificates, on_demand};
+use crate::check::{CHECK, Check, check};
 use crate::claims::Claims;
-use crate::client_trust::{ClientTrust, clients};
+use crate::client_trust::{CLIENTS, ClientTrust, clients};
 use crate::contradictions::{check_passed_on, check_sockets, check_spoken};
-use crate::destination::{Destination, Manner, RESOLVE_DEFAULT};
+use crate::destination::{BACKENDS, BALANCE, Destination, Manner, RESOLVE, RESOLVE_DEFAULT};
 use crate::lanes::Lanes;
 use crate::limits::Shared;
-use crate::listener_limits::{ListenerLimits, listener_limits};
-use crate::policy::policy;
-use crate::proxy::{AcceptProxy, accept_proxy};
-use crate::route::{Defaults, Route, ends_tls, may_get_tls, routes};
-use crate::spoken::{ChallengeSource, Spoken, acme_responder, spoken};
-use crate::value;
+use crate::listener_limits::{
+    ALLOW, CONNECTIONS, CONNECTIONS_PER_CLIENT, DENY, HANDSHAKES_PER_CLIENT, KEEPALIVE,
+    ListenerLimits, STEER, USER_TIMEOUT, listener_limits,
+};
+use crate::policy::{
+    ALPN, ALPN_MISMATCH, GROUPS, REQUIRE_EXTENDED_MASTER_SECRET, SCHEMES, SUITES, UNKNOWN_NAMES,
+    VERSIONS, policy,
+};
+use crate::proxy::{
+    ACCEPT_PROXY, ALLOW_ANYBODY, AcceptProxy, PROXY_FROM, PROXY_PASS_TLVS, accept_proxy,
+};
+use crate::proxy_header::{PROXY_HEADER, PROXY_TLVS};
+use crate::route::{Defaults, ROUTE, Route, ends_tls, may_get_tls, routes};
+use crate::spoken::{
+    ACME_RESPONDER, ALLOW_REMOTE, ChallengeSource, PASSTHROUGH, PLAIN, STARTTLS, Spoken,
+    acme_responder, spoken,
+};
+use crate::timeouts::TIMEOUT_KEYS;
 
 /// Addresses that share certificates, a policy and backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,16 +121,16 @@ pub(crate) fn listener(
     shared: Shared<'_>,
     claims: &mut Claims,
 ) -> Option<Listener> {
-    let name = table.value("name");
+    let name = table.value(&NAME);
     let accept_proxy = accept_proxy(table);
     let addresses = addresses(table, at, claims);
-    let socket_mode = table.value("socket_mode").map(|v| v.parsed(value::socket_mode));
-    let default_certificate = table.value("default_certificate");
+    let socket_mode = table.value(&SOCKET_MODE).map(|v| SOCKET_MODE.read(&v));
+    let default_certificate = table.value(&DEFAULT_CERTIFICATE);
     let spoken = spoken(table);
     let acme_responder = acme_responder(spoken, table);
-    let passthrough = table.boolean("passthrough") == Some(true);
+    let passthrough = table.get(&PASSTHROUGH);
     let policy = policy(table, at);
-    let clients = table.table("clients", |table| Some(clients(table))).flatten();
+    let clients = table.subtable(&CLIENTS, |table| Some(clients(table))).flatten();
     let (routes, destination) = match spoken {
         Spoken::Redirect => (Some(Vec::new()), Some(Destination::nowhere())),
         _ => leading(table, passthrough, &policy, clients.as_ref(), shared.lanes),
@@ -130,7 +143,7 @@ pub(crate) fn listener(
     let certificates = certificates(table, needs_none);
     let of_routes = routes.as_deref().unwrap_or_default();
     let check = check(table, spoken, destination.as_ref(), of_routes);
-    let resolve = table.value("resolve").map(|v| v.duration_or_off(RESOLVE));
+    let resolve = table.value(&RESOLVE).map(|v| RESOLVE.read(&v));
     check_spoken(
         spoken,
         table,
@@ -144,7 +157,7 @@ pub(crate) fn listener(
         check_sockets(table, addresses, accept_proxy.as_ref(), &limits);
     }
 
-    let default_name = default_certificate.as_ref().and_then(|v| v.parsed(value::host_name));
+    let default_name = default_certificate.as_ref().and_then(|v| DEFAULT_CERTIFICATE.read(v));
     if let (Some(value), UnknownNames::Refuse) = (&default_certificate, policy.unknown_names) {
         value.wrong(Problem::new(
             "a default certificate is never served where unknown names are refused",
@@ -204,7 +217,7 @@ fn chosen_name(
     claims: &mut Claims,
 ) -> Option<String> {
     let name = match written {
-        Some(written) => written.parsed(listener_name)?,
+        Some(written) => NAME.read(written)?,
         None => addresses?.first()?.to_string(),
     };
     claims.name(&name, written.unwrap_or(at))?;
@@ -222,6 +235,66 @@ fn listener_name(text: &str) -> Result<String, Problem> {
     ))
 }
 
-const RESOLVE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
-
 const LISTENER_NAME_BYTES_MAX: usize = 64;
+
+pub(crate) static GROUP: Group = Group::new(
+    "listener",
+    "A listener: addresses that share certificates, TLS settings and backends. Each begins with \
+     [[listener]].",
+    &[
+        &NAME,
+        &ADDRESS,
+        &ADDRESSES,
+        &SOCKET_MODE,
+        &CERTIFICATES,
+        &UNKNOWN_NAMES,
+        &DEFAULT_CERTIFICATE,
+        &ON_DEMAND,
+        &ACCEPT_PROXY,
+        &PROXY_FROM,
+        &ALLOW_ANYBODY,
+        &PROXY_PASS_TLVS,
+        &VERSIONS,
+        &GROUPS,
+        &SUITES,
+        &SCHEMES,
+        &REQUIRE_EXTENDED_MASTER_SECRET,
+        &ALPN,
+        &ALPN_MISMATCH,
+        &BACKENDS,
+        &RESOLVE,
+        &BALANCE,
+        &PROXY_HEADER,
+        &PROXY_TLVS,
+        &CONNECTIONS,
+        &KEEPALIVE,
+        &USER_TIMEOUT,
+        &ALLOW,
+        &DENY,
+        &CONNECTIONS_PER_CLIENT,
+        &HANDSHAKES_PER_CLIENT,
+        &STEER,
+        &PASSTHROUGH,
+        &PLAIN,
+        &ACME_RESPONDER,
+        &ALLOW_REMOTE,
+        &STARTTLS,
+        &ROUTE,
+        &CHECK,
+        &CLIENTS,
+        &BACKEND_TLS,
+    ],
+)
+.shared(SharedKeys {
+    from: "limits",
+    doc: "The timeouts of [limits], for this listener alone.",
+    keys: &TIMEOUT_KEYS,
+});
+
+static NAME: Key<Text<String>> = Key::new(
+    "name",
+    Text("letters, digits, \"-\", \"_\", \".\", \":\" and brackets, at most 64", listener_name),
+    "The name in logs and metrics.",
+)
+.examples(&["\"web\""])
+.without("the first address");

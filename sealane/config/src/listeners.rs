@@ -1,12 +1,13 @@
 //! The list of listeners.
 
+use sealane_operator::key::{Group, Key, TableList};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::Value;
 
 use crate::claims::Claims;
 use crate::demand::check_demands;
-use crate::limits::{Limits, Shared};
-use crate::listener::{Listener, listener};
+use crate::limits::{LISTENERS_MAX, Limits, Shared};
+use crate::listener::{GROUP, Listener, listener};
 use crate::route::written_routes;
 
 /// The listeners that are written, of which no two may claim the same.
@@ -30,7 +31,7 @@ pub(crate) fn listener_list(
         return None;
     }
     written.list(most, |v| {
-        v.table(|table| {
+        v.table_of(&GROUP, |table| {
             let listener = listener(table, &v, shared, claims)?;
             check_demands(&listener, &written_routes(table), &v);
             Some(listener)
@@ -54,3 +55,10 @@ pub(crate) fn check_number_of_addresses(
 
 pub(crate) const FILE_LISTENER_EXAMPLE: &str =
     "a [[listener]]: a file that is included has nothing else";
+
+pub(crate) static LISTENER: Key<TableList> =
+    Key::new("listener", TableList(&GROUP, LISTENERS_MAX), "");
+
+/// A file that is included.
+pub(crate) static INCLUDED: Group =
+    Group::new("listener", "A file that is included has listeners and nothing else.", &[&LISTENER]);

@@ -3,14 +3,22 @@
 use std::collections::HashMap;
 
 use sealane_engine::policy::Policy;
+use sealane_operator::key::{
+    Bool, Group, Key, Or, Readable as _, Set, SharedKeys, TableList, Text,
+};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
 
-use crate::client_trust::{ClientTrust, clients};
-use crate::destination::{DESTINATION_KEYS, Destination, Manner};
+use crate::backend_tls::BACKEND_TLS;
+use crate::client_trust::{CLIENTS, ClientTrust, clients};
+use crate::destination::{BACKENDS, BALANCE, DESTINATION_KEYS, Destination, Manner};
 use crate::lanes::Lanes;
-use crate::policy::{HANDSHAKE_KEYS, alpn, handshake};
-use crate::value;
+use crate::policy::{
+    ALPN_MISMATCH, GROUPS, HANDSHAKE_KEYS, PROTOCOL, PROTOCOLS_MAX, REQUIRE_EXTENDED_MASTER_SECRET,
+    SCHEMES, SUITES, VERSIONS, alpn, handshake,
+};
+use crate::proxy_header::{PROXY_HEADER, PROXY_TLVS};
+use crate::value::{self, AlpnProtocol};
 
 /// What clients get that ask for certain names. It has no place in an order: an exact name counts
 /// before a wildcard, and a wildcard before the listener itself.
@@ -66,7 +74,7 @@ pub(crate) struct Defaults<'l, 'd> {
 
 /// The routes of a listener with the keys `defaults`.
 pub(crate) fn routes<'d>(table: &mut Table<'d>, defaults: Defaults<'_, 'd>) -> Option<Vec<Route>> {
-    let Some(written) = table.value("route") else { return Some(Vec::new()) };
+    let Some(written) = table.value(&ROUTE) else { return Some(Vec::new()) };
     if written.is_table() {
         written.wrong(Problem::new(
             "expected a list of tables, found one table",
@@ -75,8 +83,8 @@ pub(crate) fn routes<'d>(table: &mut Table<'d>, defaults: Defaults<'_, 'd>) -> O
         return None;
     }
     let mut taken = Taken::default();
-    let routes =
-        written.list(ROUTES_MAX, |v| v.table(|table| route(table, &v, defaults, &mut taken)))?;
+    let routes = written
+        .list(ROUTES_MAX, |v| v.table_of(&GROUP, |table| route(table, &v, defaults, &mut taken)))?;
     let written = taken.routes;
     let unconditional = unconditional(&routes);
     for (index, route) in routes.iter().enumerate().filter(|(_, route)| !route.alpn.is_empty()) {
@@ -134,16 +142,16 @@ fn route<'d>(
     taken: &mut Taken<'d>,
 ) -> Option<Route> {
     taken.routes.push(at.clone());
-    let passes_on = table.boolean("passthrough").unwrap_or(false);
-    let alpn = alpn(table);
+    let passes_on = table.get(&PASSTHROUGH);
+    let alpn = table.value(&ALPN).and_then(|v| alpn(&v, &ALPN));
     let protocols = alpn.as_deref().unwrap_or_default();
     let written_names = match protocols {
-        [] => table.required("names", "names = [\"api.example.com\"]"),
-        _ => table.value("names"),
+        [] => table.required(&NAMES, "names = [\"api.example.com\"]"),
+        _ => table.value(&NAMES),
     };
     let names = match written_names {
-        Some(written) => written.set(ROUTE_NAMES_MAX, |v| {
-            let name = v.parsed(value::host_name)?;
+        Some(written) => written.set(NAMES.kind.1, |v| {
+            let name = NAMES.kind.0.read(v)?;
             taken.take(&name, protocols, v);
             Some(name)
         }),
@@ -156,16 +164,16 @@ fn route<'d>(
     if passes_on {
         let remedy = "remove it, or passthrough";
         table.refuse(&HANDSHAKE_KEYS, "means nothing where TLS is passed on", remedy);
-        table.refuse(&["clients"], "cannot be asked for where TLS is passed on", remedy);
-        table.refuse(&["alpn"], "cannot be known where TLS is passed on", remedy);
+        table.refuse(&[CLIENTS.name], "cannot be asked for where TLS is passed on", remedy);
+        table.refuse(&[ALPN.name], "cannot be known where TLS is passed on", remedy);
     } else if alpn.is_some() {
         let remedy = "put it into a route of these names without alpn";
         table.refuse(&HANDSHAKE_KEYS, "is settled before a protocol is agreed on", remedy);
-        table.refuse(&["clients"], "is settled before a protocol is agreed on", remedy);
+        table.refuse(&[CLIENTS.name], "is settled before a protocol is agreed on", remedy);
     }
     let policy = handshake(table, at, defaults.policy.clone());
-    let clients = match table.value("clients") {
-        Some(written) => written.table(|table| Some(clients(table))).flatten(),
+    let clients = match table.value(&CLIENTS) {
+        Some(written) => written.table_of(CLIENTS.kind.0, |table| Some(clients(table))).flatten(),
         None => defaults.clients.filter(|_| !passes_on).cloned(),
     };
     let destination = destination_of_route(table, passes_on, defaults);
@@ -199,7 +207,7 @@ pub(crate) fn may_get_tls(
     table: &mut Table<'_>,
 ) -> bool {
     let is_wrapped = passes_on && destination.backend_tls.is_some();
-    if let Some(written) = table.value("backends").filter(|_| is_wrapped) {
+    if let Some(written) = table.value(&BACKENDS).filter(|_| is_wrapped) {
         written.wrong(Problem::new(
             "backends get the client's own TLS where it is passed on",
             "write them without tls://",
@@ -214,7 +222,7 @@ pub(crate) fn ends_tls(routes: &[Route]) -> bool {
 
 /// Each route as it is written.
 pub(crate) fn written_routes<'d>(table: &mut Table<'d>) -> Vec<Value<'d>> {
-    let written = table.value("route").and_then(|v| v.list(usize::MAX, Some));
+    let written = table.value(&ROUTE).and_then(|v| v.list(usize::MAX, Some));
     written.unwrap_or_default()
 }
 
@@ -224,5 +232,60 @@ const EVERY_NAME: &str = "";
 /// Routes of one listener.
 const ROUTES_MAX: usize = 10_000;
 
-/// Names of one route.
-const ROUTE_NAMES_MAX: usize = 1_000;
+pub(crate) static ROUTE: Key<TableList> = Key::new("route", TableList(&GROUP, ROUTES_MAX), "");
+
+static GROUP: Group = Group::new(
+    "listener.route",
+    "Backends and settings for certain names or protocols, at most 10,000 in a listener. An exact \
+     name counts before a wildcard, and a wildcard before the listener. The order of routes means \
+     nothing.",
+    &[&NAMES, &ALPN, &PASSTHROUGH],
+)
+.shared(SharedKeys {
+    from: "listener",
+    doc: "Keys of the listener that a route can write too. A key that the route does not write is \
+          the listener's; a table counts as one key. A route with alpn cannot have the first \
+          seven; a route needs backends for balance, proxy_header, proxy_tlvs and backend_tls. \
+          Every other key of the listener holds for all its routes.",
+    keys: &[
+        &VERSIONS,
+        &GROUPS,
+        &SUITES,
+        &SCHEMES,
+        &REQUIRE_EXTENDED_MASTER_SECRET,
+        &ALPN_MISMATCH,
+        &CLIENTS,
+        &BACKENDS,
+        &BALANCE,
+        &PROXY_HEADER,
+        &PROXY_TLVS,
+        &BACKEND_TLS,
+    ],
+});
+
+static NAMES: Key<Set<Text<String>>> = Key::new(
+    "names",
+    Set(Text("host name", value::host_name), 1_000),
+    "Host names. \"*.example.com\" is every name with one label more. Required without alpn.",
+)
+.examples(&["[\"api.example.com\", \"*.api.example.com\"]"]);
+
+static ALPN: Key<Set<Text<AlpnProtocol>>> = Key::new(
+    "alpn",
+    Set(Text(PROTOCOL, value::alpn_protocol), PROTOCOLS_MAX),
+    "The route counts only if one of these protocols was negotiated. Sealane offers them to \
+     clients that ask for these names, before those of the listener. A client that offers only \
+     others is refused, unless the listener has one of them or alpn_mismatch is \"none\". Without \
+     names, such a route counts for all clients that ask for a name which is in no route's names.",
+)
+.examples(&["[\"h2\"]"])
+.without("the protocol means nothing");
+
+static PASSTHROUGH: Key<Or<Bool>> = Key::new(
+    "passthrough",
+    Or(Bool, false),
+    "TLS is not terminated: the backend gets the ClientHello and all that follows, and needs the \
+     certificate. The name is the one in the ClientHello, also where that hides another (ECH).",
+)
+.examples(&["true"])
+.see(&["listener.passthrough"]);

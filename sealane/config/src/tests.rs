@@ -13,6 +13,7 @@ use super::network::network;
 use super::*;
 
 mod mistakes;
+mod reference;
 mod routes;
 
 fn parse(text: &str) -> Result<Config, Mistakes> {

@@ -1,12 +1,12 @@
 //! The table `tickets`: how sessions are resumed.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealane_engine::context::TICKETS_MAX;
 use sealane_engine::tickets::{LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN};
+use sealane_operator::key::{Count, Group, Key, Or, PathKind, Span};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::{Table, Value};
 
@@ -60,18 +60,17 @@ impl Default for Tickets {
 }
 
 pub(crate) fn tickets(table: &mut Table<'_>) -> Tickets {
-    let default = Tickets::default();
-    let written = table.value("lifetime");
-    let lifetime = written.as_ref().and_then(|v| v.duration(TICKET_LIFETIME));
+    let written = table.value(&LIFETIME);
+    let lifetime = written.as_ref().and_then(|v| LIFETIME.read(v));
     if let (Some(value), Some(lifetime)) = (written, lifetime)
         && lifetime.subsec_nanos() != 0
     {
         value.wrong(Problem::new("a fraction of a second", "write whole seconds"));
     }
     Tickets {
-        count: table.count("count", 0..=TICKETS_MAX).unwrap_or(default.count),
-        lifetime: lifetime.unwrap_or(default.lifetime),
-        root: table.value("root").and_then(|v| root_place(&v)),
+        count: table.get(&COUNT),
+        lifetime: lifetime.unwrap_or_else(|| LIFETIME.default()),
+        root: table.value(&ROOT).and_then(|v| root_place(&v)),
     }
 }
 
@@ -82,5 +81,39 @@ fn root_place(written: &Value<'_>) -> Option<RootPlace> {
     }
 }
 
-const TICKET_LIFETIME: RangeInclusive<Duration> =
-    Duration::from_secs(LIFETIME_S_MIN as u64)..=Duration::from_secs(LIFETIME_S_MAX as u64);
+pub(crate) static GROUP: Group = Group::new(
+    "tickets",
+    "Session resumption by tickets, on every lane.",
+    &[&LIFETIME, &COUNT, &ROOT],
+);
+
+static LIFETIME: Key<Or<Span>> = Key::new(
+    "lifetime",
+    Or(
+        Span(
+            Duration::from_secs(LIFETIME_S_MIN as u64)..=Duration::from_secs(LIFETIME_S_MAX as u64),
+        ),
+        Duration::from_secs(LIFETIME_DEFAULT_S as u64),
+    ),
+    "How long one key seals tickets. They are accepted for as long again. Whole seconds.",
+)
+.restart();
+
+static COUNT: Key<Or<Count>> = Key::new(
+    "count",
+    Or(Count(0..=TICKETS_MAX), 2),
+    "Tickets after a full TLS 1.3 handshake. 0 turns resumption off.",
+);
+
+static ROOT: Key<PathKind> = Key::new(
+    "root",
+    PathKind,
+    "A file with the secret that all ticket keys are derived from. Machines that share it resume \
+     each other's sessions where they serve the same certificate, and a restart loses no session. \
+     Or \"store:PATH\": the certificate store that sealane-agent fills with the roots of its fleet \
+     ([fleet] in agent.toml), a new one every week, which all machines use from the same second \
+     on.",
+)
+.examples(&["\"/var/lib/sealane/ticket-root\"", "\"store:/var/lib/sealane/store\""])
+.without("a secret in memory, which ends with the process")
+.restart();
