@@ -14,6 +14,7 @@ use sealane_certificate_files::{Exposed, MARK, mode_for_others, open_regular};
 use sealane_store::{SealingKeyError, SealingKeys};
 use zeroize::Zeroizing;
 
+use crate::key::{Key, List, PathKind, Readable as _, Text};
 use crate::mistake::Problem;
 use crate::reader::Table;
 use crate::value;
@@ -47,15 +48,16 @@ pub fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
 
 /// Reads the table of a source: one of `file`, `credential` and `command`; with an example.
 pub fn secret_source(table: &mut Table<'_>, example: &str) -> Option<KeySource> {
-    let (file, credential) = (table.value("file"), table.value("credential"));
-    match (file, credential, table.value("command")) {
+    let (file, credential) = (table.value(&FILE), table.value(&CREDENTIAL));
+    match (file, credential, table.value(&COMMAND)) {
         (Some(file), None, None) => file.path().map(KeySource::File),
-        (None, Some(name), None) => name.parsed(value::credential_name).map(KeySource::Credential),
+        (None, Some(name), None) => CREDENTIAL.read(&name).map(KeySource::Credential),
         (None, None, Some(command)) => {
-            command.list(COMMAND_WORDS_MAX, |word| word.parsed(value::word)).map(KeySource::Command)
+            let List(word, words_max) = &COMMAND.kind;
+            command.list(*words_max, |each| word.read(&each)).map(KeySource::Command)
         }
         (None, None, None) => {
-            table.required("file", example);
+            table.required(&FILE, example);
             None
         }
         (first, second, third) => {
@@ -67,6 +69,29 @@ pub fn secret_source(table: &mut Table<'_>, example: &str) -> Option<KeySource> 
         }
     }
 }
+
+/// The keys of a source.
+pub static SECRET_KEYS: [&Key; 3] = [&FILE, &CREDENTIAL, &COMMAND];
+
+static FILE: Key<PathKind> =
+    Key::new("file", PathKind, "A file with the secret. Other users must not be able to read it.")
+        .examples(&["\"/etc/sealane/store.key\""]);
+
+static CREDENTIAL: Key<Text<String>> = Key::new(
+    "credential",
+    Text("name of a credential", value::credential_name),
+    "Instead of file: a credential of systemd, by the name in \
+     LoadCredential=store-key:/etc/sealane/store.key.",
+)
+.examples(&["\"store-key\""]);
+
+static COMMAND: Key<List<Text<String>>> = Key::new(
+    "command",
+    List(Text("text", value::word), 64),
+    "Instead of file: a program and its arguments. It prints the secret within 5 seconds. No shell \
+     is involved.",
+)
+.examples(&["[\"/usr/bin/pass\", \"show\", \"sealane\"]"]);
 
 /// Reads the keys that `source` names; a program gets a bounded time.
 ///
@@ -243,8 +268,6 @@ fn read_text(from: impl Read) -> io::Result<Zeroizing<String>> {
 const COMMAND_TICK: Duration = Duration::from_millis(5);
 /// A program that prints a key; for as long a signal may have to wait.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Words of a command.
-const COMMAND_WORDS_MAX: usize = 64;
 /// Bytes of a text with sealing keys.
 const KEY_SOURCE_BYTES_MAX: usize = 4096;
 

@@ -3,6 +3,7 @@
 //! is logged on standard error ([`log`]).
 #![forbid(unsafe_code)]
 
+pub mod key;
 mod key_source;
 pub mod log;
 pub mod memory;
@@ -13,7 +14,8 @@ pub mod timestamp;
 pub mod value;
 
 pub use key_source::{
-    KeySource, KeySourceError, create_key_file, sealing_keys, secret_source, secret_text, store_key,
+    KeySource, KeySourceError, SECRET_KEYS, create_key_file, sealing_keys, secret_source,
+    secret_text, store_key,
 };
 pub use mistake::{Mistake, Mistakes, Place, Problem};
 pub use text::{SETTINGS_BYTES_MAX, read_text};

@@ -1,8 +1,9 @@
 //! Walks a TOML file and collects every mistake in it, each with its line and column.
 //!
 //! [`read`] hands out the top [`Table`]; tables hand out [`Value`]s by key, and values turn into
-//! Rust's. What cannot be turned is noted and becomes `None`, and the walk goes on. A key that
-//! nobody asked for is a mistake too.
+//! Rust's. What cannot be turned is noted and becomes `None`, and the walk goes on. An unknown key
+//! is a mistake too: one that is not in the table's [`Group`], or, in a table without a group, one
+//! that the walk did not ask for.
 
 mod document;
 mod search;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
+use crate::key::{Group, Key, Kind, Or, Readable, Shown, TableKind};
 use crate::mistake::{Mistake, Place, Problem};
 use crate::value;
 use document::{Document, without_keys_alone};
@@ -33,12 +35,57 @@ pub fn read<T>(
     text: &str,
     walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
 ) -> (Option<T>, Vec<Mistake>) {
+    read_all(file, text, None, walk)
+}
+
+/// Like [`read`], for a file whose keys are those of `group`.
+pub fn read_group<T>(
+    file: &Path,
+    text: &str,
+    group: &'static Group,
+    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
+) -> (Option<T>, Vec<Mistake>) {
+    read_all(file, text, Some(group), walk)
+}
+
+fn read_all<T>(
+    file: &Path,
+    text: &str,
+    group: Option<&'static Group>,
+    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
+) -> (Option<T>, Vec<Mistake>) {
     let (readable, mut syntax_errors) = without_keys_alone(text);
     let (root, other_errors) = DeTable::parse_recoverable(&readable);
     syntax_errors.extend(other_errors);
     let document = Document::new(file, text, &syntax_errors);
-    let result = Table::walk(&document, String::new(), 0..0, root.get_ref(), walk);
+    let top = Table {
+        asked: Vec::new(),
+        document: &document,
+        entries: root.get_ref(),
+        field: String::new(),
+        group,
+        span: 0..0,
+    };
+    let result = top.walk(walk);
     (result, document.into_mistakes())
+}
+
+/// A name by which a table is asked for a value.
+pub trait Named: Copy {
+    /// The key's name.
+    fn name(&self) -> &'static str;
+}
+
+impl Named for &'static str {
+    fn name(&self) -> &'static str {
+        self
+    }
+}
+
+impl<K: Kind + ?Sized> Named for &'static Key<K> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// A table of the file that is being read.
@@ -47,14 +94,18 @@ pub struct Table<'d> {
     document: &'d Document<'d>,
     entries: &'d DeTable<'d>,
     field: String,
+    group: Option<&'static Group>,
     span: Range<usize>,
 }
 
 impl<'d> Table<'d> {
     /// The value of `key`, if it is there.
-    pub fn value(&mut self, key: &'static str) -> Option<Value<'d>> {
-        if !self.asked.contains(&key) {
-            self.asked.push(key);
+    pub fn value(&mut self, key: impl Named) -> Option<Value<'d>> {
+        let key = key.name();
+        match self.group {
+            Some(group) => debug_assert!(group.has(key), "[{}] declares no {key}", group.path),
+            None if !self.asked.contains(&key) => self.asked.push(key),
+            None => {}
         }
         let (_, value) = self.entries.get_key_value(key)?;
         Some(Value {
@@ -65,17 +116,31 @@ impl<'d> Table<'d> {
         })
     }
 
+    /// The value of a key as its declaration reads it, if it is there and in order.
+    pub fn read<K: Readable>(&mut self, key: &'static Key<K>) -> Option<K::Output> {
+        key.read(&self.value(key)?)
+    }
+
+    /// The value of a key, or its default.
+    pub fn get<K: Shown>(&mut self, key: &'static Key<Or<K>>) -> K::Output
+    where
+        K::Output: Clone + Sync,
+    {
+        self.read(key).unwrap_or_else(|| key.default())
+    }
+
     /// Notes that these keys, where they are written, mean nothing here.
     pub fn refuse(&mut self, keys: &[&'static str], what: &str, remedy: &str) {
         for key in keys {
-            if let Some(value) = self.value(key) {
+            if let Some(value) = self.value(*key) {
                 value.wrong(Problem::new(what, remedy));
             }
         }
     }
 
     /// The value of `key`; that it is missing is a mistake, with an example as the remedy.
-    pub fn required(&mut self, key: &'static str, example: &str) -> Option<Value<'d>> {
+    pub fn required(&mut self, key: impl Named, example: &str) -> Option<Value<'d>> {
+        let key = key.name();
         let value = self.value(key);
         // A broken line above may be the missing one: then only the broken line is reported.
         if value.is_none() && !self.document.has_syntax_errors {
@@ -122,17 +187,19 @@ impl<'d> Table<'d> {
         self.value(key)?.table(walk)
     }
 
-    /// Hands a table to `walk` and then notes the keys that it did not ask for.
-    fn walk<T>(
-        document: &'d Document<'d>,
-        field: String,
-        span: Range<usize>,
-        entries: &'d DeTable<'d>,
-        walk: impl FnOnce(&mut Self) -> Option<T>,
+    /// What `walk` makes of the table `key`, whose keys are those of its group, if it is there.
+    pub fn subtable<T>(
+        &mut self,
+        key: &'static Key<TableKind>,
+        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
     ) -> Option<T> {
-        let mut table = Self { asked: Vec::new(), document, entries, field, span };
-        let result = walk(&mut table);
-        table.note_unknown_keys();
+        self.value(key)?.table_of(key.kind.0, walk)
+    }
+
+    /// Hands the table to `walk` and then notes the keys that are unknown.
+    fn walk<T>(mut self, walk: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let result = walk(&mut self);
+        self.note_unknown_keys();
         result
     }
 
@@ -144,16 +211,20 @@ impl<'d> Table<'d> {
     }
 
     fn note_unknown_keys(&self) {
-        let known: Rc<[&'static str]> = self.asked.as_slice().into();
+        let known: Rc<[&'static str]> = match self.group {
+            Some(group) => group.all().map(|key| key.name).collect(),
+            None => self.asked.as_slice().into(),
+        };
         if self.field.is_empty() {
             self.document.keys_of_file.replace(Rc::clone(&known));
-            if self.refuse_foreign_file() {
+            if self.refuse_foreign_file(&known) {
                 return;
             }
         }
-        for key in self.entries.keys().filter(|key| !self.asked.contains(&&**key.get_ref())) {
+        for key in self.entries.keys().filter(|key| !known.contains(&&**key.get_ref())) {
             self.document.note_unknown(Unknown {
                 around: self.field.clone(),
+                group: self.group,
                 key: key.get_ref().to_string(),
                 known: Rc::clone(&known),
                 offset: key.span().start,
@@ -163,8 +234,8 @@ impl<'d> Table<'d> {
 
     /// Notes a file without a single key that is known, or nearly so. It may be any file, also one
     /// with secrets, so none of its keys is quoted. Returns whether it is one.
-    fn refuse_foreign_file(&self) -> bool {
-        let is_meant = |key: &str| self.asked.contains(&key) || closest(key, &self.asked).is_some();
+    fn refuse_foreign_file(&self, known: &[&'static str]) -> bool {
+        let is_meant = |key: &str| known.contains(&key) || closest(key, known).is_some();
         let starts = self.entries.keys().map(|key| key.span().start);
         let Some(first) = starts.min() else { return false };
         if self.entries.keys().any(|key| is_meant(key.get_ref())) {
@@ -344,9 +415,34 @@ impl<'d> Value<'d> {
 
     /// What `walk` makes of a table.
     pub fn table<T>(&self, walk: impl FnOnce(&mut Table<'d>) -> Option<T>) -> Option<T> {
+        self.walk(None, walk)
+    }
+
+    /// What `walk` makes of a table whose keys are those of `group`.
+    pub fn table_of<T>(
+        &self,
+        group: &'static Group,
+        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
+    ) -> Option<T> {
+        self.walk(Some(group), walk)
+    }
+
+    fn walk<T>(
+        &self,
+        group: Option<&'static Group>,
+        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
+    ) -> Option<T> {
         match self.value {
             DeValue::Table(entries) => {
-                Table::walk(self.document, self.field.clone(), self.span.clone(), entries, walk)
+                let table = Table {
+                    asked: Vec::new(),
+                    document: self.document,
+                    entries,
+                    field: self.field.clone(),
+                    group,
+                    span: self.span.clone(),
+                };
+                table.walk(walk)
             }
             DeValue::Array(array) if array.iter().all(|value| value.get_ref().is_table()) => {
                 let remedy = format!("write [{}] in single brackets, once", self.field);

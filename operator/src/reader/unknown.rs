@@ -2,12 +2,15 @@
 
 use std::rc::Rc;
 
+use crate::key::{Group, PAGE};
 use crate::mistake::Problem;
 
 /// A key that is not known in its table.
 pub(crate) struct Unknown {
     /// The tables around it; empty for the file itself.
     pub(crate) around: String,
+    /// The declaration of its table, if there is one.
+    pub(crate) group: Option<&'static Group>,
     pub(crate) key: String,
     /// The keys that are known there.
     pub(crate) known: Rc<[&'static str]>,
@@ -29,17 +32,29 @@ impl Unknown {
         let mut problem = if keys_of_file.contains(&self.key.as_str()) {
             let remedy = "move it above the first [table]";
             Problem::new("is a key of the file, not of this table", remedy)
-        } else if let Some(meant) = closest(&self.key, &self.known) {
-            Problem::new("is not a known key", format!("did you mean {meant:?}?"))
         } else {
-            let remedy = match self.known.len() {
-                0..=KEYS_LISTED_MAX => format!("remove it; known here: {}", self.known.join(", ")),
-                _ => format!("remove it; all keys: {EXAMPLES}"),
-            };
-            Problem::new("is not a known key", remedy)
+            Problem::new("is not a known key", self.remedy())
         };
         problem.known = self.known.to_vec();
         problem
+    }
+
+    /// The key that was probably meant, and where the reference has it or the whole table.
+    fn remedy(&self) -> String {
+        if let Some(meant) = closest(&self.key, &self.known) {
+            let at = self.group.map(|group| format!(" see {PAGE}#{}", group.anchor(meant)));
+            return format!("did you mean {meant:?}?{}", at.unwrap_or_default());
+        }
+        let at = self.group.map(|group| format!("{PAGE}#{}", group.table_anchor()));
+        match (self.known.len(), at) {
+            (0..=KEYS_LISTED_MAX, None) => {
+                format!("remove it; known here: {}", self.known.join(", "))
+            }
+            (0..=KEYS_LISTED_MAX, Some(at)) => {
+                format!("remove it; known here: {} ({at})", self.known.join(", "))
+            }
+            (_, at) => format!("remove it; all keys: {}", at.as_deref().unwrap_or(EXAMPLES)),
+        }
     }
 }
 

@@ -81,6 +81,9 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Describe the keys of a configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// List open connections of a running Sealane, and close them
     #[command(subcommand, after_long_help = CONNECTIONS_HELP)]
     Connections(ConnectionsCommand),
@@ -109,6 +112,14 @@ pub enum Command {
     Serve(ServeArguments),
     /// Show what a running Sealane does
     Status(StatusArguments),
+}
+
+/// What to print about configurations.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print a JSON Schema (draft 2020-12) of configuration files, for editors
+    #[command(after_long_help = SCHEMA_HELP)]
+    Schema,
 }
 
 /// What `sealane check` takes.
@@ -151,8 +162,8 @@ pub struct DemoArguments {
 pub struct ServeArguments {
     /// Read everything from a TOML file
     ///
-    /// Every key is explained in the example that comes with Sealane, packaging/sealane.toml. A
-    /// file excludes all other flags.
+    /// docs/configuration.md explains every key, and so do the comments of the example that comes
+    /// with Sealane, packaging/sealane.toml. A file excludes all other flags.
     #[arg(long, value_name = "FILE", conflicts_with_all = SIMPLE_FLAGS)]
     pub config: Option<PathBuf>,
     /// Accept TLS here; may be repeated
@@ -411,6 +422,18 @@ Exit codes:
   1  verify found a problem; remove did not find a name
   3  a certificate, the store or its key is not in order; nothing was changed, but for batches of
      1,000 that import or reseal had finished: run it again
+";
+
+const SCHEMA_HELP: &str = "\
+With the schema an editor completes the keys of a configuration, shows their documentation, and \
+marks unknown keys and values of a wrong type. It knows no contradictions between keys: sealane \
+check does.
+
+Exit codes:
+  0  printed
+
+Example:
+  sealane config schema > sealane.schema.json
 ";
 
 const COMPLETIONS_HELP: &str = "Examples:

@@ -4,6 +4,7 @@ mod agent;
 mod backends;
 pub mod certificates;
 pub mod check;
+mod config;
 mod connections;
 pub mod convert;
 pub mod demo;
@@ -46,6 +47,7 @@ pub fn run(command: Command, start_control: StartControl) -> io::Result<Exit> {
             man::write_completions(shell, &mut script);
             out.write_all(&script).map(|()| Exit::Ok)
         }
+        Command::Config(command) => config::run(&command, &mut out),
         Command::Connections(command) => connections::run(&command, &mut out),
         Command::Convert(arguments) => convert::run(&arguments, &mut out),
         Command::Demo(arguments) => demo::run(&arguments, start_control, &mut out),

@@ -1,16 +1,10 @@
-//! Where a listener's plaintext goes, and how TLS is spoken there: [`BackendAddress`] and
-//! [`BackendTls`].
+//! The addresses of backends, as they are written.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use rustls::pki_types::ServerName;
-use sealane_engine::policy::Versions;
-
-use super::CertificateSource;
-use super::mistake::Problem;
+use sealane_operator::mistake::Problem;
 
 /// Where plaintext goes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,125 +47,11 @@ impl fmt::Display for WrittenBackend {
     }
 }
 
-/// How much of what a destination gets is a backend's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Connections that it may have of all lanes together; no limit without it.
-    pub connections_max: Option<NonZeroUsize>,
-    /// Whether it is for when all others are away.
-    pub is_backup: bool,
-    /// The backend's share beside the weights of others; 0: it gets nothing new.
-    pub weight: u16,
-}
-
-impl Share {
-    /// The connections that each of `lanes` may have to it. All lanes together never have more than
-    /// the whole.
-    pub fn connections_per_lane(self, lanes: NonZeroUsize) -> Option<usize> {
-        self.connections_max.map(|whole| whole.get() / lanes)
-    }
-}
-
-impl Default for Share {
-    fn default() -> Self {
-        Self { connections_max: None, is_backup: false, weight: 1 }
-    }
-}
-
-/// Says TLS before the address of a backend.
-pub(super) const TLS_SCHEME: &str = "tls://";
-
-/// How a listener's backends are spoken to in TLS. What is the same for two listeners is built
-/// once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendTls {
-    /// Application protocols to offer, in order of preference; empty: ALPN is not spoken.
-    pub alpn: Vec<Vec<u8>>,
-    /// What is shown to a backend that asks who we are.
-    pub client_certificate: Option<CertificateSource>,
-    /// Whether backends that speak TLS 1.2 without extended master secret are refused.
-    pub require_extended_master_secret: bool,
-    /// The name that backends must prove, instead of the one in their address.
-    pub server_name: Option<ServerName<'static>>,
-    /// Whose certificates are believed.
-    pub trust: Trust,
-    /// Versions to offer.
-    pub versions: Versions,
-}
-
-impl BackendTls {
-    /// The name that the backend at `address` must prove to have.
-    ///
-    /// # Errors
-    /// There is none: a unix socket has no name.
-    pub fn server_name_of(&self, address: &BackendAddress) -> Result<ServerName<'static>, Problem> {
-        if let Some(name) = &self.server_name {
-            return Ok(name.clone());
-        }
-        match address {
-            BackendAddress::Host { name, .. } => server_name(name),
-            BackendAddress::Tcp(address) => Ok(ServerName::IpAddress(address.ip().into())),
-            BackendAddress::Unix(_) => Err(Problem::new(
-                "a unix socket has no name that its certificate could prove",
-                "give server_name in [listener.backend_tls] of a configuration file",
-            )),
-        }
-    }
-}
-
-impl Default for BackendTls {
-    /// Verification against the system's roots, TLS 1.2 and 1.3, no ALPN, no client certificate.
-    fn default() -> Self {
-        Self {
-            alpn: Vec::new(),
-            client_certificate: None,
-            require_extended_master_secret: false,
-            server_name: None,
-            trust: Trust::default(),
-            versions: Versions::Tls12AndTls13,
-        }
-    }
-}
-
-/// Whose certificates are believed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// Anybody's, for any name: whoever sits between reads and changes everything.
-    Anybody,
-    /// Those that lead to one of these roots and are for the right name.
-    Roots(Vec<RootSource>),
-}
-
-impl Default for Trust {
-    fn default() -> Self {
-        Self::Roots(vec![RootSource::System])
-    }
-}
-
-/// Where roots are read from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RootSource {
-    /// A PEM file.
-    File(PathBuf),
-    /// The bundle that the system keeps.
-    System,
-}
-
-/// Reads a name that a certificate can prove: a host name, or an address.
-pub(super) fn server_name(text: &str) -> Result<ServerName<'static>, Problem> {
-    ServerName::try_from(text.to_ascii_lowercase()).map_err(|_| {
-        Problem::new(
-            format!("{text:?} is not a name that a certificate can prove"),
-            "write a host name such as \"app.example.com\", or an address",
-        )
-    })
-}
-
 /// Whether the backends of a listener are spoken to in TLS: all of them, or none.
 ///
 /// # Errors
 /// Only some are, which is how a forgotten word would send secrets in the clear.
-pub(super) fn share_tls(written: &[WrittenBackend]) -> Result<bool, Problem> {
+pub(crate) fn share_tls(written: &[WrittenBackend]) -> Result<bool, Problem> {
     let in_tls = written.iter().filter(|backend| backend.tls).count();
     match in_tls {
         0 => Ok(false),
@@ -184,121 +64,5 @@ pub(super) fn share_tls(written: &[WrittenBackend]) -> Result<bool, Problem> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::super::Config;
-    use super::*;
-
-    fn listener(lines: &str) -> String {
-        "[[listener]]\naddress = \"127.0.0.1:443\"\ncertificates = [\"certs\"]\n".to_owned() + lines
-    }
-
-    fn mistakes(lines: &str) -> String {
-        Config::parse(Path::new("/etc/a.toml"), &listener(lines)).unwrap_err().to_string()
-    }
-
-    fn tls(lines: &str) -> Option<BackendTls> {
-        let config = Config::parse(Path::new("/etc/sealane/a.toml"), &listener(lines)).unwrap();
-        config.listeners.into_iter().next().unwrap().destination.backend_tls
-    }
-
-    #[test]
-    fn the_scheme_alone_verifies_against_the_system() {
-        assert_eq!(tls("backends = [\"app:1\"]"), None);
-        let defaults = tls("backends = [\"tls://app:1\", \"tls://10.0.0.1:1\"]").unwrap();
-        assert_eq!(defaults, BackendTls::default());
-        assert_eq!(defaults.trust, Trust::Roots(vec![RootSource::System]));
-        let name = |address: &str| {
-            let address = super::super::value::backend(address).unwrap().address;
-            defaults.server_name_of(&address).map(|name| name.to_str().into_owned())
-        };
-        assert_eq!(name("App.internal:1").unwrap(), "app.internal");
-        assert_eq!(name("[::1]:1").unwrap(), "::1");
-        assert!(name("unix:/run/app.sock").is_err());
-    }
-
-    #[test]
-    fn every_key_has_an_effect() {
-        let read = tls(r#"
-            backends = ["tls://unix:/run/app.sock"]
-            [listener.backend_tls]
-            alpn = ["h2"]
-            client_certificate = { chain = "x.crt", key = "/x.key" }
-            roots = ["ca.pem", "system", "./system"]
-            require_extended_master_secret = true
-            server_name = "App.internal"
-            versions = ["1.3"]"#);
-        let expected = BackendTls {
-            alpn: vec![b"h2".to_vec()],
-            client_certificate: Some(CertificateSource::Pair {
-                chain: "/etc/sealane/x.crt".into(),
-                key: "/x.key".into(),
-            }),
-            require_extended_master_secret: true,
-            server_name: Some(ServerName::try_from("app.internal").unwrap()),
-            trust: Trust::Roots(vec![
-                RootSource::File("/etc/sealane/ca.pem".into()),
-                RootSource::System,
-                RootSource::File("/etc/sealane/./system".into()),
-            ]),
-            versions: Versions::Tls13,
-        };
-        assert_eq!(read, Some(expected));
-        let read = tls(r#"
-            backends = ["tls://app:1"]
-            [listener.backend_tls]
-            client_certificate = "both.pem"
-            insecure_accept_any_certificate = true"#)
-        .unwrap();
-        assert_eq!(read.trust, Trust::Anybody);
-        let both = CertificateSource::Path("/etc/sealane/both.pem".into());
-        assert_eq!(read.client_certificate, Some(both));
-    }
-
-    #[test]
-    fn contradictions() {
-        const TABLE: &str = "\n[listener.backend_tls]\n";
-        for (lines, expected) in [
-            (
-                "backends = [\"tls://a:1\", \"b:1\"]".to_owned(),
-                "a.toml:4:12: listener[0].backends: 1 of 2 backends are spoken to in TLS",
-            ),
-            (
-                format!("backends = [\"a:1\"]{TABLE}roots = [\"ca.pem\"]"),
-                "listener[0].backend_tls: no backend of this listener is spoken to in TLS",
-            ),
-            (
-                "backends = [\"tls://unix:/run/a\"]".to_owned(),
-                "listener[0].backends[0]: a unix socket has no name",
-            ),
-            (
-                format!(
-                    "backends = [\"tls://a:1\"]{TABLE}roots = [\"ca.pem\"]\n\
-                     insecure_accept_any_certificate = true"
-                ),
-                "backend_tls.roots: roots mean nothing where any certificate is accepted; remove",
-            ),
-            (
-                format!("backends = [\"tls://a:1\"]{TABLE}verify = false"),
-                "backend_tls.verify: is not a known key; remove it; known here: roots, insecure",
-            ),
-            (
-                format!("backends = [\"tls://a:1\"]{TABLE}server_name = \"*.a\""),
-                "\"*.a\" is not a name that a certificate can prove",
-            ),
-            (
-                format!("backends = [\"tls://a:1\"]{TABLE}roots = \"system\""),
-                "expected a list, found a string",
-            ),
-            (
-                format!("backends = [\"tls://a:1\"]{TABLE}alpn = [\"\"]\nversions = [\"1.1\"]"),
-                "\"1.1\" is not a choice",
-            ),
-        ] {
-            let said = mistakes(&lines);
-            assert!(said.contains(expected), "{lines}\n{said}");
-        }
-    }
-}
+/// Says TLS before the address of a backend.
+pub(crate) const TLS_SCHEME: &str = "tls://";

@@ -5,8 +5,24 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use super::{BackendAddress, ClientDemand, ClientTrust, Config, Destination, Listener, Route};
-use super::{base_of, unconditional};
+use sealane_operator::mistake::Problem;
+use sealane_operator::reader::Value;
+
+use crate::Config;
+use crate::backend::BackendAddress;
+use crate::client_trust::{ClientDemand, ClientTrust};
+use crate::destination::Destination;
+use crate::listener::Listener;
+use crate::route::{Route, base_of, unconditional};
+
+/// Notes each demand of `listener` for client certificates that another of its names undercuts;
+/// `routes` and `at` are where its routes and itself are written.
+pub(crate) fn check_demands(listener: &Listener, routes: &[Value<'_>], at: &Value<'_>) {
+    for undercut in undercuts_within(listener) {
+        let written = undercut.route().and_then(|index| routes.get(index)).unwrap_or(at);
+        written.wrong(Problem::new(undercut.text(), REMEDY));
+    }
+}
 
 /// A way by which clients reach backends: a listener itself, or one of its routes.
 #[derive(Clone, Copy)]
@@ -27,12 +43,12 @@ pub(crate) struct Undercut<'c> {
 
 impl Undercut<'_> {
     /// The route with the demand; none if it is the listener itself.
-    pub(super) fn route(&self) -> Option<usize> {
+    pub(crate) fn route(&self) -> Option<usize> {
         self.strict.route
     }
 
     /// Describes it for the listener with the demand.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let looser = match self.loose.demand.map(|trust| trust.demand) {
             None => "without a client certificate",
             Some(ClientDemand::Asked) => "where a client certificate is optional",
@@ -89,7 +105,7 @@ impl<'c> Way<'c> {
 }
 
 /// The undercut demands of one listener, by its addresses as they are written.
-pub(super) fn undercuts_within(listener: &Listener) -> Vec<Undercut<'_>> {
+pub(crate) fn undercuts_within(listener: &Listener) -> Vec<Undercut<'_>> {
     undercuts(ways(listener), |backend| vec![written_place(backend)])
 }
 
@@ -280,6 +296,7 @@ fn without_dots(path: &Path) -> PathBuf {
 
 /// Links that a path may have at its end, as in Linux.
 const LINKS_MAX: usize = 40;
+
 /// The remedy for an [`Undercut`] within a listener.
-pub(super) const REMEDY: &str = "give it backends of its own, demand the same of all names that \
+pub(crate) const REMEDY: &str = "give it backends of its own, demand the same of all names that \
                                  lead there, or set allow_other_names = true in its clients table";

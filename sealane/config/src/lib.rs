@@ -6,17 +6,28 @@
 //! thread.
 #![forbid(unsafe_code)]
 
+mod access_log;
+mod addresses;
 mod admin;
 mod backend;
+mod backend_tls;
+mod certificates;
 mod check;
+mod claims;
 mod client_trust;
+mod contradictions;
 mod demand;
 mod destination;
 mod file;
+mod include;
+mod lanes;
 mod limits;
+mod listener;
 mod listener_limits;
+mod listeners;
 pub mod network;
 pub mod networks;
+mod policy;
 mod process;
 mod proxy;
 pub mod proxy_header;
@@ -24,45 +35,47 @@ mod route;
 mod spoken;
 #[cfg(test)]
 mod tests;
+mod tickets;
+mod timeouts;
 pub mod unix_socket;
 pub mod value;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::ProviderChoice;
-use sealane_engine::tickets::LIFETIME_DEFAULT_S;
 
-use sealane_sandbox::outside;
-
-use sealane_operator::{mistake, reader};
-
+use addresses::SOCKET_MODE_DEFAULT;
 use backend::share_tls;
+use certificates::STORES_REMEDY;
+use include::read_text;
 
+pub use access_log::{AccessLog, AccessLogDestination, LoggedEnds};
 pub use admin::{Admin, AdminSocket};
-pub use backend::{BackendAddress, BackendTls, RootSource, Share, Trust, WrittenBackend};
+pub use backend::{BackendAddress, WrittenBackend};
+pub use backend_tls::{BackendTls, RootSource, Trust};
 pub use check::{Check, CheckKind};
 pub use client_trust::{ClientDemand, ClientTrust};
 pub use demand::undercuts_here;
-pub use destination::{BACKENDS_MAX, Balance, Destination, RESOLVE_DEFAULT};
-pub use file::{HANDSHAKE_KEYS, LANES_MAX, chosen_policy};
+pub use destination::{BACKENDS_MAX, Balance, Destination, RESOLVE_DEFAULT, Share};
+pub use file::{LANES_MAX, schema};
 pub use limits::Limits;
+pub use listener::Listener;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
 pub use network::Network;
+pub use policy::{HANDSHAKE_KEYS, chosen_policy};
 pub use process::Process;
 pub use proxy::AcceptProxy;
 pub use proxy_header::{ProxyHeader, Tlv, Tlvs};
-pub use route::Route;
-pub use route::{base_of, unconditional};
+pub use route::{Route, base_of, unconditional};
 pub use sealane_certificate_files::CertificateSource;
 pub use sealane_lanes::kernel::Address;
 pub use sealane_operator::reader::written_at;
 pub use sealane_operator::{KeySource, Mistake, Mistakes, Place, Problem};
-pub use spoken::Spoken;
+pub use spoken::{ChallengeSource, Spoken};
+pub use tickets::{RootPlace, Tickets};
 
 /// Everything a running Sealane is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,177 +232,6 @@ pub struct Simple {
     pub store_key_file: Option<PathBuf>,
 }
 
-/// Addresses that share certificates, a policy and backends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listener {
-    /// In logs and metrics; the first address unless the operator gives one.
-    pub name: String,
-    /// Out of what challenges of ACME are answered where requests are redirected.
-    pub acme_responder: Option<ChallengeSource>,
-    /// Whose PROXY header tells who the client is; without it connections have none.
-    pub accept_proxy: Option<AcceptProxy>,
-    /// At least one.
-    pub addresses: Vec<Address>,
-    /// Who may open its unix sockets, as permissions of their files.
-    pub socket_mode: u32,
-    /// In the order written: of two certificates for one name the first is served. At least one, or
-    /// a store.
-    pub certificates: Vec<CertificateSource>,
-    /// A certificate store, by its folder; it serves the names that the above do not, or answers
-    /// challenges.
-    pub store: Option<PathBuf>,
-    /// The name whose certificate is served when none fits; without it, the first certificate.
-    pub default_certificate: Option<String>,
-    /// Whether names without a certificate are told to whoever obtains certificates.
-    pub on_demand: bool,
-    /// TLS versions, groups, ALPN and what happens to unknown names; not yet whose certificates
-    /// clients are asked for, which takes files.
-    pub policy: Policy,
-    /// Whose certificates clients are asked for, if they are.
-    pub clients: Option<ClientTrust>,
-    /// Where its plaintext goes.
-    pub destination: Destination,
-    /// How its backends and those of its routes are checked, if they are.
-    pub check: Option<Check>,
-    /// How often names of backends are looked up while they are served; none: only when the
-    /// configuration is read, and then each has to lead somewhere.
-    pub resolve: Option<Duration>,
-    /// Whether TLS is passed on as it is, but for clients with a route that ends it.
-    pub passthrough: bool,
-    /// What clients get that ask for certain names.
-    pub routes: Vec<Route>,
-    /// What clients speak.
-    pub spoken: Spoken,
-    /// From whom it takes how much, and for how long.
-    pub limits: ListenerLimits,
-}
-
-/// Out of what challenges of ACME are answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChallengeSource {
-    /// What a client of others writes into a folder.
-    Folder(PathBuf),
-    /// What the listener's store keeps for that.
-    Store,
-}
-
-impl Listener {
-    /// Where plaintext goes: first its own, then that of each route which has one.
-    pub fn destinations(&self) -> impl Iterator<Item = (Option<&Route>, &Destination)> {
-        let of_routes = self.routes.iter();
-        let of_routes = of_routes.filter_map(|r| Some((Some(r), r.destination.as_ref()?)));
-        std::iter::once((None, &self.destination)).chain(of_routes)
-    }
-
-    /// Whose certificates clients are asked for: first its own, then those of its routes.
-    pub fn client_trusts(&self) -> impl Iterator<Item = (Option<&Route>, &ClientTrust)> {
-        let of_routes = self.routes.iter();
-        let of_routes = of_routes.filter_map(|r| Some((Some(r), r.clients.as_ref()?)));
-        self.clients.iter().map(|trust| (None, trust)).chain(of_routes)
-    }
-
-    /// What answers challenges of ACME is called, if there is something, among backends.
-    pub fn responder_label(&self) -> Option<String> {
-        Some(match self.acme_responder.as_ref()? {
-            ChallengeSource::Folder(folder) => format!("acme:{}", folder.display()),
-            ChallengeSource::Store => format!("acme:store:{}", self.store.as_ref()?.display()),
-        })
-    }
-
-    /// Whether some TLS ends here, so that certificates are needed.
-    pub fn ends_tls(&self) -> bool {
-        self.spoken.is_tls() && !self.passthrough
-            || self.routes.iter().any(|route| route.policy.is_some())
-    }
-}
-
-/// One line per connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLog {
-    /// Where the lines go.
-    pub destination: AccessLogDestination,
-    /// Bytes that each lane may have waiting; lines beyond them are dropped and counted.
-    pub buffer_bytes: usize,
-    /// Whether there is a line for a balancer that only looked whether somebody answers.
-    pub health_checks: bool,
-    /// Whether lines tell the JA4 of clients.
-    pub ja4: bool,
-    /// Which connections have a line.
-    pub only: LoggedEnds,
-}
-
-/// Which connections have a line in the access log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LoggedEnds {
-    /// All.
-    #[default]
-    All,
-    /// Those whose end somebody is to blame for.
-    Failures,
-}
-
-/// Where the lines of the access log go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessLogDestination {
-    /// A file, appended to.
-    File(PathBuf),
-    /// Standard error.
-    Stderr,
-    /// Standard output.
-    Stdout,
-}
-
-/// How sessions are resumed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tickets {
-    /// Tickets sent after a full TLS 1.3 handshake; 0 turns tickets off in TLS 1.2 too.
-    pub count: usize,
-    /// How long one key seals tickets; they are accepted for as long again.
-    pub lifetime: Duration,
-    /// Where the root of all keys is kept, shared by restarts and machines; without it, a root of
-    /// this process's own.
-    pub root: Option<RootPlace>,
-}
-
-/// Where the root of all ticket keys is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RootPlace {
-    /// A file, made if it is not there.
-    File(PathBuf),
-    /// The certificate store in this folder, for whoever fills it.
-    Store(PathBuf),
-}
-
-impl RootPlace {
-    /// The store's folder, if it is one.
-    pub fn store(&self) -> Option<&Path> {
-        match self {
-            Self::File(_) => None,
-            Self::Store(path) => Some(path),
-        }
-    }
-}
-
-/// The text that the file has for it.
-impl fmt::Display for RootPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Store(path) => write!(f, "store:{}", path.display()),
-        }
-    }
-}
-
-impl Default for Tickets {
-    fn default() -> Self {
-        Self { count: 2, lifetime: Duration::from_secs(LIFETIME_DEFAULT_S.into()), root: None }
-    }
-}
-
-fn read_text(file: &Path) -> Result<String, Problem> {
-    sealane_operator::read_text(file, |_| outside(file))
-}
-
 fn default_lanes() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -454,9 +296,3 @@ fn repeated<T: Eq + std::hash::Hash>(values: &[T]) -> impl Iterator<Item = &T> {
     let mut seen = HashSet::new();
     values.iter().filter(move |value| !seen.insert(*value))
 }
-
-/// The mode of a socket: for its owner and group, among whom a balancer on this machine can be.
-const SOCKET_MODE_DEFAULT: u32 = 0o660;
-
-/// A listener has one store at most, so that there is one answer to who serves a name.
-const STORES_REMEDY: &str = "import into one store, or use two listeners";

@@ -1,15 +1,24 @@
-//! What one listener takes: from whom, how many, and for how long.
+//! The keys of a listener that bound what it takes: from whom, how many, and for how long.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use sealane_lanes::liveness::{KeepAlive, Liveness};
 use sealane_lanes::timeouts::Timeouts;
+use sealane_operator::key::{
+    Choice, Count, Either, Group, Key, List, Or, Span, TableKind, Text, Word,
+};
+use sealane_operator::mistake::Problem;
+use sealane_operator::reader::{Table, Value};
 
-use super::network::Network;
-use super::value::duration_text;
+use crate::limits::{CONNECTIONS_RANGE, Shared};
+use crate::network::{Network, network};
+use crate::timeouts::timeouts;
+use crate::value::duration_text;
 
 /// The limits of one listener. What is counted in all is divided among the lanes, as that of the
 /// process is.
@@ -170,10 +179,218 @@ fn keep_alive_text(KeepAlive { idle, every, count }: KeepAlive) -> String {
     format!("idle {}, every {}, count {count}", duration_text(idle), duration_text(every))
 }
 
+/// The limits of a listener.
+pub(crate) fn listener_limits(table: &mut Table<'_>, shared: Shared<'_>) -> ListenerLimits {
+    let timeouts = timeouts(table, shared.limits.timeouts);
+    let connections_max =
+        table.value(&CONNECTIONS).and_then(|v| shared.lanes.count(&v, CONNECTIONS.kind.0.clone()));
+    let keep_alive = table.value(&KEEPALIVE).and_then(|v| keep_alive(&v));
+    let user_timeout = table.get(&USER_TIMEOUT);
+    let allow = table.value(&ALLOW).and_then(|v| networks(&v));
+    let deny = table.value(&DENY).and_then(|v| networks(&v));
+    let per_client = PerClient {
+        connections_max: NonZeroUsize::new(table.get(&CONNECTIONS_PER_CLIENT)),
+        handshakes_per_s: table.read(&HANDSHAKES_PER_CLIENT).flatten(),
+    };
+    let steering = table.get(&STEER);
+    ListenerLimits {
+        allow: allow.unwrap_or_default(),
+        connections_max,
+        deny: deny.unwrap_or_default(),
+        liveness: Liveness { keep_alive, user_timeout },
+        per_client,
+        steering,
+        timeouts,
+    }
+}
+
+/// "off", or a table.
+fn keep_alive(written: &Value<'_>) -> Option<KeepAlive> {
+    match written.as_text() {
+        Some("off") => return None,
+        Some(text) => {
+            let what = format!("{text:?} says neither that nor how");
+            written.wrong(Problem::new(what, KEEPALIVE_REMEDY));
+            return None;
+        }
+        None => {}
+    }
+    written.table_of(&KEEPALIVE_GROUP, |table| {
+        let mut seconds = |key: &'static Key<Or<Span>>| match table.value(key) {
+            Some(v) => key.read(&v).filter(|read| is_whole(&v, *read)),
+            None => Some(key.default()),
+        };
+        let (idle, every) = (seconds(&KEEPALIVE_IDLE), seconds(&KEEPALIVE_EVERY));
+        let count = match table.value(&KEEPALIVE_COUNT) {
+            Some(v) => KEEPALIVE_COUNT.read(&v)?,
+            None => KEEPALIVE_COUNT.default(),
+        };
+        let count = u32::try_from(count).ok()?;
+        Some(KeepAlive { idle: idle?, every: every?, count })
+    })
+}
+
+fn is_whole(written: &Value<'_>, duration: Duration) -> bool {
+    let is_whole = duration.subsec_nanos() == 0;
+    if !is_whole {
+        written.wrong(Problem::new("a fraction of a second", "write whole seconds"));
+    }
+    is_whole
+}
+
+fn networks(written: &Value<'_>) -> Option<Vec<NetworkSource>> {
+    written.list(NETWORKS_MAX, |v| network_source(&v))
+}
+
+/// A network, or `file:PATH` with one on each line.
+fn network_source(written: &Value<'_>) -> Option<NetworkSource> {
+    match written.as_text().and_then(|text| text.strip_prefix("file:")) {
+        Some(path) => written.path_of(path).map(NetworkSource::File),
+        None => written.parsed(network).map(NetworkSource::Network),
+    }
+}
+
+/// "off", or how many in a second.
+fn handshake_rate(text: &str) -> Result<Option<NonZeroUsize>, Problem> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let is_number = |number: &str| number.bytes().all(|b| b.is_ascii_digit());
+    let number = text.strip_suffix("/s").filter(|number| is_number(number));
+    match number.and_then(|number| number.parse().ok()) {
+        Some(rate) if HANDSHAKES_PER_S.contains(&rate) => Ok(NonZeroUsize::new(rate)),
+        _ => Err(Problem::new(
+            format!("{text:?} is not a rate of handshakes"),
+            format!(
+                "write \"off\" or \"{}/s\" to \"{}/s\", such as \"20/s\"",
+                HANDSHAKES_PER_S.start(),
+                HANDSHAKES_PER_S.end()
+            ),
+        )),
+    }
+}
+
 /// Networks and files of one list that are shown.
 const SOURCES_SHOWN_MAX: usize = 5;
+
 /// Networks of one list, those of files included.
 pub const NETWORKS_MAX: usize = 100_000;
+
+/// More is no limit, and twice as many thousandths fit in 32 bits.
+const HANDSHAKES_PER_S: RangeInclusive<usize> = 1..=1_000_000;
+
+const KEEPALIVE_REMEDY: &str = "write \"off\" or { idle = \"60s\", every = \"10s\", count = 6 }";
+
+pub(crate) static CONNECTIONS: Key<Count> = Key::new(
+    "connections",
+    Count(CONNECTIONS_RANGE),
+    "Open client connections of this listener, divided among the lanes and rounded down.",
+)
+.examples(&["20000"])
+.without("limits.connections")
+.see(&["limits.connections"]);
+
+pub(crate) static KEEPALIVE: Key<Either<Word, TableKind>> = Key::new(
+    "keepalive",
+    Either(Word("off"), TableKind(&KEEPALIVE_GROUP)),
+    "TCP keep-alive: whether the kernel probes silent clients and backends.",
+)
+.examples(&["\"off\"", "{ idle = \"60s\", every = \"10s\", count = 6 }"])
+.without("\"off\"");
+
+static KEEPALIVE_GROUP: Group = Group::new(
+    "listener.keepalive",
+    "TCP keep-alive probes.",
+    &[&KEEPALIVE_IDLE, &KEEPALIVE_EVERY, &KEEPALIVE_COUNT],
+);
+
+static KEEPALIVE_IDLE: Key<Or<Span>> = Key::new(
+    "idle",
+    Or(Span(KEEPALIVE_TIME), Duration::from_secs(60)),
+    "Silence before the first probe, in whole seconds.",
+);
+
+static KEEPALIVE_EVERY: Key<Or<Span>> = Key::new(
+    "every",
+    Or(Span(KEEPALIVE_TIME), Duration::from_secs(10)),
+    "From one probe to the next, in whole seconds.",
+);
+
+static KEEPALIVE_COUNT: Key<Or<Count>> = Key::new(
+    "count",
+    Or(Count(1..=127), 6),
+    "Unanswered probes after which the connection is closed.",
+);
+
+/// The kernel's bounds.
+const KEEPALIVE_TIME: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(32_767);
+
+pub(crate) static USER_TIMEOUT: Key<Or<Either<Word, Span>>> = Key::new(
+    "user_timeout",
+    Or(Either(Word("off"), Span(Duration::from_secs(1)..=Duration::from_secs(3_600))), None),
+    "How long the kernel waits for sent bytes to be acknowledged before it closes a connection to \
+     a client or a backend. \"off\" is as long as the system's retransmissions take.",
+);
+
+pub(crate) static ALLOW: Key<List<Text<Network>>> = Key::new(
+    "allow",
+    List(Text(NETWORK, network), NETWORKS_MAX),
+    "Networks from which clients may connect. \"file:/PATH\" has one on each line; text behind a # \
+     is a comment. A change of a file reloads.",
+)
+.examples(&["[\"10.0.0.0/8\", \"2001:db8::/32\"]"])
+.without("all clients may connect")
+.see(&["listener.deny"]);
+
+pub(crate) static DENY: Key<List<Text<Network>>> = Key::new(
+    "deny",
+    List(Text(NETWORK, network), NETWORKS_MAX),
+    "Networks from which clients may not connect, whatever allow has. They are reset at once. \
+     Files as in allow.",
+)
+.examples(&["[\"10.9.0.0/16\", \"file:/etc/sealane/deny.txt\"]"])
+.without("no network")
+.see(&["listener.allow"]);
+
+const NETWORK: &str = "network or \"file:/PATH\"";
+
+pub(crate) static CONNECTIONS_PER_CLIENT: Key<Or<Count>> = Key::new(
+    "connections_per_client",
+    Or(Count(0..=*CONNECTIONS_RANGE.end()), 0),
+    "Open connections of one client: an IPv4 address, or an IPv6 network of 64 bits. 0 is no \
+     limit. At the limit the client's newest connection is reset. Each lane counts alone and gives \
+     a client limit / lanes, rounded up. With 8 lanes and a limit of 20, a client is refused from \
+     3 connections on one lane up to 24 on all.",
+)
+.see(&["listener.steer"]);
+
+pub(crate) static HANDSHAKES_PER_CLIENT: Key<Text<Option<NonZeroUsize>>> = Key::new(
+    "handshakes_per_client",
+    Text("\"off\", or \"1/s\" to \"1000000/s\"", handshake_rate),
+    "Rate limit: handshakes that one client may begin in a second, and twice as many at once. \
+     Divided among the lanes as connections_per_client.",
+)
+.examples(&["\"off\"", "\"20/s\""])
+.without("\"off\"");
+
+pub(crate) static STEER: Key<Or<Choice<Steering>>> = Key::new(
+    "steer",
+    Or(
+        Choice(&[
+            ("client", Steering::Client),
+            ("connection", Steering::Connection),
+            ("core", Steering::Core),
+        ]),
+        Steering::Connection,
+    ),
+    "Which lane gets a connection. \"connection\" is any lane, by a hash of addresses and ports. \
+     With \"client\" one lane gets all connections of a client, so that limits per client are \
+     exact; an address that many clients share then keeps one lane busy alone. \"core\" needs \
+     pin_lanes: the connection goes to a lane of the core that gets the network card's interrupt. \
+     Try it where the card spreads connections over as many queues as there are lanes; elsewhere \
+     lanes are idle.",
+);
 
 #[cfg(test)]
 mod tests {

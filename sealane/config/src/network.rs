@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-use super::mistake::Problem;
+use sealane_operator::mistake::Problem;
 
 /// The addresses whose first bits are given.
 ///

@@ -1,6 +1,7 @@
 //! Whole configurations: in order, contradicting themselves, and random text.
 
 use std::path::Path;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use sealane_engine::client_certificates::{ClientName, ClientRules};
@@ -12,6 +13,7 @@ use super::network::network;
 use super::*;
 
 mod mistakes;
+mod reference;
 mod routes;
 
 fn parse(text: &str) -> Result<Config, Mistakes> {

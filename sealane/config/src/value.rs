@@ -3,9 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use super::backend::TLS_SCHEME;
-use super::mistake::Problem;
-use super::{Address, BackendAddress, ProxyHeader, Tlvs, WrittenBackend};
+use sealane_lanes::kernel::Address;
+use sealane_operator::mistake::Problem;
+
+use crate::backend::{BackendAddress, TLS_SCHEME, WrittenBackend};
+use crate::proxy_header::{ProxyHeader, Tlvs};
 
 pub use sealane_operator::value::{
     account, credential_name, duration, duration_text, host_name, path, size_bytes, size_text, word,

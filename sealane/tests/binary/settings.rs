@@ -93,6 +93,15 @@ fn suites_and_schemes_are_those_of_the_file_in_its_order() {
 }
 
 #[test]
+fn config_schema_has_the_keys() {
+    let output = tools::output(Command::new(BINARY).args(["config", "schema"]));
+    let schema: serde_json::Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let listener = &schema["properties"]["listener"]["items"]["properties"];
+    assert_eq!(listener["balance"]["enum"][1], "round-robin");
+}
+
+#[test]
 fn without_a_watch_only_a_signal_reloads() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();

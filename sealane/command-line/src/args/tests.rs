@@ -113,6 +113,7 @@ fn nothing_is_left_out_of_the_help() {
         "certificates-verify",
         "check",
         "completions",
+        "config-schema",
         "connections-close",
         "connections-list",
         "convert",
@@ -166,6 +167,6 @@ fn man_pages() {
     assert_eq!(
         error.to_string(),
         "no command \"sevre\"; there are agent, backends, certificates, check, completions, \
-         connections, convert, demo, fleet, man, reload, status, serve"
+         config, connections, convert, demo, fleet, man, reload, status, serve"
     );
 }

@@ -110,7 +110,8 @@ bakends = []
                 "13:47: listener[0].route[0].backends[0].connections: 3 in all is less than the \
                  {lanes}"
             ),
-            "14:1: listener[0].route[0].bakends: is not a known key; did you mean \"backends\"?"
+            "14:1: listener[0].route[0].bakends: is not a known key; did you mean \"backends\"? \
+             see docs/configuration.md#listener.backends"
                 .to_owned(),
         ]
     };

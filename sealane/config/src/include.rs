@@ -5,29 +5,30 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::super::mistake::{Mistake, Place, Problem};
-use super::super::reader::{self, Value};
-use super::super::{Listener, read_text};
-use super::claims::Claims;
-use super::listener::listener_list;
-use super::shared::Shared;
-use super::{FILE_LISTENER_EXAMPLE, LISTENERS_MAX};
+use sealane_operator::key::{Key, PathKind, Set};
+use sealane_operator::mistake::{Mistake, Place, Problem};
+use sealane_operator::reader::{self, Value};
 use sealane_sandbox::outside;
+
+use crate::claims::Claims;
+use crate::limits::{LISTENERS_MAX, Shared};
+use crate::listener::Listener;
+use crate::listeners::{FILE_LISTENER_EXAMPLE, INCLUDED, LISTENER, listener_list};
 
 /// What the files that are included say.
 #[derive(Default)]
-pub(super) struct Included {
-    pub(super) listeners: Vec<Listener>,
+pub(crate) struct Included {
+    pub(crate) listeners: Vec<Listener>,
     /// What is wrong in them.
-    pub(super) mistakes: Vec<Mistake>,
+    pub(crate) mistakes: Vec<Mistake>,
     /// The files and folders that were looked at.
-    pub(super) sources: Vec<PathBuf>,
+    pub(crate) sources: Vec<PathBuf>,
 }
 
 impl Included {
     /// Reads the files that the value `written` in `main` names, except `main` itself. Included
     /// files cannot include others.
-    pub(super) fn read(
+    pub(crate) fn read(
         main: &Path,
         written: &Value<'_>,
         shared: Shared<'_>,
@@ -35,7 +36,7 @@ impl Included {
     ) -> Self {
         let mut included = Self::default();
         let mut files: Vec<PathBuf> = Vec::new();
-        written.set(PATTERNS_MAX, |value| {
+        written.set(INCLUDE.kind.1, |value| {
             if value.as_text().is_some_and(|text| text.starts_with("store:")) {
                 value.wrong(Problem::new(STORE, STORE_REMEDY));
                 return None;
@@ -78,8 +79,8 @@ impl Included {
                 return self.mistakes.push(Mistake { place, field: String::new(), problem });
             }
         };
-        let (listeners, mistakes) = reader::read(file, &text, |top| {
-            let written = top.required("listener", FILE_LISTENER_EXAMPLE)?;
+        let (listeners, mistakes) = reader::read_group(file, &text, &INCLUDED, |top| {
+            let written = top.required(&LISTENER, FILE_LISTENER_EXAMPLE)?;
             listener_list(&written, shared, claims)
         });
         self.listeners.extend(listeners.into_iter().flatten());
@@ -131,16 +132,31 @@ fn matching(folder: &Path, prefix: &str, suffix: &str) -> io::Result<Vec<PathBuf
     Ok(found)
 }
 
+pub(crate) fn read_text(file: &Path) -> Result<String, Problem> {
+    sealane_operator::read_text(file, |_| outside(file))
+}
+
 /// Files that one configuration includes: each has a listener at least.
 const FILES_MAX: usize = LISTENERS_MAX;
-const PATTERNS_MAX: usize = 64;
+
 const STORE: &str = "is a certificate store, and a store has no configuration";
+
 const STORE_REMEDY: &str = "write the path of a file; distribute that file with your configuration \
                             management, then run sealane check and systemctl reload sealane";
 
+pub(crate) static INCLUDE: Key<Set<PathKind>> = Key::new(
+    "include",
+    Set(PathKind, 64),
+    "Files with more listeners, and nothing else: paths, or patterns with a * in the last part. \
+     Files of a pattern are read in the order of their names. A change of such a file reloads, and \
+     so does a new one.",
+)
+.examples(&["[\"conf.d/*.toml\"]"])
+.without("no other file");
+
 #[cfg(test)]
 mod tests {
-    use super::super::super::Config;
+    use crate::Config;
 
     use super::*;
 

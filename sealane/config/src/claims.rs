@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::super::Address;
-use super::super::mistake::{Place, Problem};
-use super::super::reader::Value;
+use sealane_lanes::kernel::Address;
+use sealane_operator::mistake::{Place, Problem};
+use sealane_operator::reader::Value;
 
 /// Who has what already.
 #[derive(Default)]
-pub(super) struct Claims {
+pub(crate) struct Claims {
     addresses: HashMap<Address, Owner>,
     names: HashMap<String, Place>,
     on_demand: Option<(PathBuf, Place)>,
 }
 
 /// What an address is taken by.
-pub(super) enum Owner {
+pub(crate) enum Owner {
     /// The admin interface.
     Admin,
     /// The listener that begins there.
@@ -25,7 +25,7 @@ pub(super) enum Owner {
 
 impl Claims {
     /// Takes an address, which is `written`, for its owner; that it is taken is a mistake.
-    pub(super) fn address(
+    pub(crate) fn address(
         &mut self,
         address: &Address,
         owner: Owner,
@@ -45,7 +45,7 @@ impl Claims {
     }
 
     /// Takes a name for a listener; that it is taken is a mistake.
-    pub(super) fn name(&mut self, name: &str, written: &Value<'_>) -> Option<()> {
+    pub(crate) fn name(&mut self, name: &str, written: &Value<'_>) -> Option<()> {
         if let Some(at) = self.names.insert(name.to_owned(), written.place()) {
             let at = seen_from(&at, written);
             let what = format!("{at} has a listener of the name {name:?} already");
@@ -57,7 +57,7 @@ impl Claims {
 
     /// Takes certificates on demand for the store that they come by; that another has them is a
     /// mistake.
-    pub(super) fn on_demand(&mut self, store: &Path, written: &Value<'_>) {
+    pub(crate) fn on_demand(&mut self, store: &Path, written: &Value<'_>) {
         let first = self.on_demand.get_or_insert_with(|| (store.to_owned(), written.place()));
         if first.0 != store {
             let at = seen_from(&first.1, written);

@@ -1,32 +1,23 @@
-//! What every listener is held against: the limits of all, and the [`Lanes`] that share what is
-//! counted in all.
+//! The [`Lanes`] that share what is counted in all.
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 
-use super::super::Limits;
-use super::super::mistake::Problem;
-use super::super::reader::Value;
-
-/// The limits of all listeners together, and who shares what one has.
-#[derive(Clone, Copy)]
-pub(super) struct Shared<'l> {
-    pub(super) lanes: Lanes,
-    pub(super) limits: &'l Limits,
-}
+use sealane_operator::mistake::Problem;
+use sealane_operator::reader::Value;
 
 /// The lanes that share what is counted in all.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     /// The lanes of a process that runs already, if the file is for one: no reload changes them.
-    pub(super) running: Option<NonZeroUsize>,
+    pub(crate) running: Option<NonZeroUsize>,
     /// The lanes of the next start.
-    pub(super) written: NonZeroUsize,
+    pub(crate) written: NonZeroUsize,
 }
 
 impl Lanes {
     /// A number within `range`, which is `written`, of what is counted in all.
-    pub(super) fn count(
+    pub(crate) fn count(
         self,
         written: &Value<'_>,
         range: RangeInclusive<usize>,
@@ -37,7 +28,7 @@ impl Lanes {
     }
 
     /// Notes it if `whole`, the number that is `written`, does not give each lane one.
-    pub(super) fn check(self, whole: usize, written: &Value<'_>) {
+    pub(crate) fn check(self, whole: usize, written: &Value<'_>) {
         let too_many = |lanes: &NonZeroUsize| lanes.get() > whole;
         let problem = if too_many(&self.written) {
             let lanes = self.written;
