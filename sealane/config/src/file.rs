@@ -15,7 +15,7 @@ use crate::lanes::Lanes;
 use crate::limits::Shared;
 use crate::listener::Listener;
 use crate::listeners::{LISTENER, check_number_of_addresses, listener_list};
-use crate::{Config, access_log, admin, default_lanes, limits, process, tickets};
+use crate::{Config, access_log, admin, default_lanes, limits, log, process, tickets};
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
 /// beside it.
@@ -62,6 +62,7 @@ fn config(
     let mut claims = Claims::default();
     let admin = top.subtable(&ADMIN, |t| admin::admin(t, &mut claims)).unwrap_or_default();
     let process = top.subtable(&PROCESS, |t| Some(process::process(t))).unwrap_or_default();
+    let log = top.subtable(&LOG, |table| Some(log::log(table))).unwrap_or_default();
     let access_log = top.subtable(&ACCESS_LOG, access_log::access_log);
     let tickets = top.subtable(&TICKETS, |t| Some(tickets::tickets(t))).unwrap_or_default();
     let store_key = top.subtable(&STORE_KEY, sealane_operator::store_key);
@@ -97,6 +98,7 @@ fn config(
         lanes: lanes.written,
         limits,
         listeners: listeners?,
+        log,
         pin_lanes,
         process,
         store_key,
@@ -125,6 +127,7 @@ pub(crate) static TOP: Group = Group::new(
         &CRYPTO,
         &PROCESS,
         &ADMIN,
+        &LOG,
         &ACCESS_LOG,
         &TICKETS,
         &STORE_KEY,
@@ -165,6 +168,8 @@ static CRYPTO: Key<Or<Choice<ProviderChoice>>> = Key::new(
 
 static PROCESS: Key<TableKind> = Key::new("process", TableKind(&process::GROUP), "");
 static ADMIN: Key<TableKind> = Key::new("admin", TableKind(&admin::GROUP), "");
+static LOG: Key<TableKind> = Key::new("log", TableKind(&log::GROUP), "");
+
 static ACCESS_LOG: Key<TableKind> = Key::new("access_log", TableKind(&access_log::GROUP), "");
 static TICKETS: Key<TableKind> = Key::new("tickets", TableKind(&tickets::GROUP), "");
 static LIMITS: Key<TableKind> = Key::new("limits", TableKind(&limits::GROUP), "");

@@ -25,6 +25,7 @@ mod limits;
 mod listener;
 mod listener_limits;
 mod listeners;
+mod log;
 pub mod network;
 pub mod networks;
 mod policy;
@@ -64,6 +65,7 @@ pub use file::{LANES_MAX, schema};
 pub use limits::Limits;
 pub use listener::Listener;
 pub use listener_limits::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
+pub use log::Log;
 pub use network::Network;
 pub use policy::{HANDSHAKE_KEYS, chosen_policy};
 pub use process::Process;
@@ -92,6 +94,8 @@ pub struct Config {
     pub lanes: NonZeroUsize,
     /// What is bounded, and by how much.
     pub limits: Limits,
+    /// The operational log.
+    pub log: Log,
     /// What is listened on; at least one, no address twice, no name twice.
     pub listeners: Vec<Listener>,
     /// Whether each lane is bound to a core of its own.
@@ -196,6 +200,7 @@ impl Config {
         };
         Ok(Self {
             access_log: None,
+            log: Log::default(),
             admin: simple.admin.map(Admin::from).unwrap_or_default(),
             crypto: ProviderChoice::default(),
             included: Vec::new(),

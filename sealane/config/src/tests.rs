@@ -28,6 +28,7 @@ fn the_least_that_can_be_written() {
     let config = parse(LISTENER).unwrap();
     let expected = Config {
         access_log: None,
+        log: Log::default(),
         admin: Admin::default(),
         crypto: ProviderChoice::Auto,
         included: Vec::new(),
@@ -546,6 +547,7 @@ fn the_example_leaves_no_key_out() {
     let tables = [
         "admin",
         "process",
+        "log",
         "access_log",
         "tickets",
         "limits",

@@ -87,6 +87,10 @@ impl Running {
             config.process.clone_from(&running.process);
             kept.push("process");
         }
+        if config.log != running.log {
+            config.log = running.log;
+            kept.push("log");
+        }
         if config.access_log != running.access_log {
             config.access_log.clone_from(&running.access_log);
             kept.push("access_log");

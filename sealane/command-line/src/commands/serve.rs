@@ -12,7 +12,7 @@ use tracing::{Level, error, info, warn};
 
 use crate::args::ServeArguments;
 use crate::exit::Exit;
-use crate::own_log;
+use crate::own_log::{self, LogFlags};
 
 /// Serves as the command line says, until a signal ends it.
 pub fn run(arguments: ServeArguments, start_control: StartControl) -> Exit {
@@ -64,7 +64,8 @@ fn serve(arguments: ServeArguments, start_control: StartControl) -> Exit {
 /// not either.
 fn settled(arguments: ServeArguments) -> Result<Config, String> {
     let file = arguments.config.clone();
-    let log = (arguments.log_level, arguments.log_format);
+    let log = LogFlags { level: arguments.log_level, format: arguments.log_format };
+    own_log::begin(log);
     let wrong = |mistakes| format!("the configuration is not in order:\n{mistakes}");
     let config = arguments.into_config().map_err(wrong)?;
     own_log::follow(log, &config);

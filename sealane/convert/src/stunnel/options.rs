@@ -32,7 +32,7 @@ pub(super) const GUARDS: [&str; 8] =
 pub(super) const PROCESS: [(&str, &str); 18] = [
     ("chroot", UNIT),
     ("compression", "TLS is not compressed: that gives secrets away"),
-    ("debug", "there are no levels; the journal sorts by priority"),
+    ("debug", "set level in [log]"),
     ("egd", "random numbers are the system's"),
     ("engine", ENGINE),
     ("enginectrl", ENGINE),
