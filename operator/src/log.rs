@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs::fstat;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber, callsite};
@@ -212,17 +212,15 @@ fn line(
 ) -> String {
     match style {
         Style::Json => {
-            let mut object = Map::new();
-            object.insert("time".into(), now.into());
-            object.insert("level".into(), json_level(level).into());
-            object.insert("target".into(), target.into());
-            object.insert("message".into(), fields.message.as_str().into());
-            for (key, value) in &fields.others {
-                object.insert((*key).into(), value.clone());
-            }
-            format!("{}\n", Value::Object(object))
+            let own = [("time", now), ("level", name_of(level)), ("target", target)];
+            let own = own.into_iter().chain([("message", fields.message.as_str())]);
+            let own = own.map(|(key, text)| (key, Value::from(text)));
+            let pairs = own.chain(fields.others.iter().map(|(key, value)| (*key, value.clone())));
+            let pairs: Vec<_> =
+                pairs.map(|(key, value)| format!("{}:{value}", Value::from(key))).collect();
+            format!("{{{}}}\n", pairs.join(","))
         }
-        Style::Text => format!("{now} {level:<5} {target}: {}\n", fields.text()),
+        Style::Text => prefixed(&format!("{now} {level:<5} {target}: "), &fields.text()),
         Style::Command => {
             let warning = if level == Level::WARN { "warning: " } else { "" };
             format!("{program}: {warning}{}\n", fields.text())
@@ -235,17 +233,21 @@ fn line(
                 Level::DEBUG | Level::TRACE => 7,
             };
             // The journal takes each line for an entry of its own.
-            let text = format!("{target}: {}", fields.text());
-            text.split('\n').fold(String::new(), |mut lines, line| {
-                // Writing into a string does not fail.
-                let _ = writeln!(lines, "<{priority}>{line}");
-                lines
-            })
+            prefixed(&format!("<{priority}>{target}: "), &fields.text())
         }
     }
 }
 
-fn json_level(level: Level) -> &'static str {
+/// Each line of `text` with `prefix`, for collectors that take every line for an entry.
+fn prefixed(prefix: &str, text: &str) -> String {
+    text.split('\n').fold(String::new(), |mut lines, line| {
+        // Writing into a string does not fail.
+        let _ = writeln!(lines, "{prefix}{line}");
+        lines
+    })
+}
+
+fn name_of(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",
         Level::WARN => "warning",
@@ -334,7 +336,8 @@ mod tests {
     fn text_line_has_time_level_target_and_fields() {
         assert_eq!(
             shown(Style::Text, Level::INFO),
-            "2026-11-28T03:31:16.123Z INFO  reload: one\ntwo generation=2 path=\"/a b\" host=a.b\n"
+            "2026-11-28T03:31:16.123Z INFO  reload: one\n\
+             2026-11-28T03:31:16.123Z INFO  reload: two generation=2 path=\"/a b\" host=a.b\n"
         );
     }
 
@@ -342,6 +345,7 @@ mod tests {
     fn json_line_is_one_object() {
         let line = shown(Style::Json, Level::WARN);
         assert_eq!(line.matches('\n').count(), 1);
+        assert!(line.starts_with("{\"time\":\"2026-11-28T03:31:16.123Z\",\"level\":"), "{line}");
         let value: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["level"], "warning");
         assert_eq!(value["message"], "one\ntwo");
@@ -352,7 +356,9 @@ mod tests {
     fn journal_lines_begin_with_their_priority() {
         for (level, priority) in [(Level::ERROR, 3), (Level::WARN, 4), (Level::INFO, 6)] {
             let lines = shown(Style::Journal, level);
-            assert!(lines.starts_with(&format!("<{priority}>reload: one\n<{priority}>two ")));
+            assert!(
+                lines.starts_with(&format!("<{priority}>reload: one\n<{priority}>reload: two "))
+            );
         }
     }
 

@@ -45,14 +45,14 @@ impl DiskChanges {
         }
     }
 
-    /// Everything that `config` names is read from now on.
+    /// Remembers the state on disk before `config` and its materials are read.
     pub(super) fn begin_read(&mut self, file: Option<&Path>, config: &Config) {
         self.fingerprint = fingerprint(file, config);
         self.lists_read_at = SystemTime::now();
     }
 
-    /// What had the fingerprint `seen` was read, and is served.
-    pub(super) fn end_read(&mut self, seen: u64) {
+    /// Remembers the fingerprint of the configuration that is served.
+    pub(super) fn note_read(&mut self, seen: u64) {
         self.fingerprint = seen;
     }
 
@@ -61,8 +61,8 @@ impl DiskChanges {
         fingerprint_of_materials(config) == self.materials
     }
 
-    /// The materials with this fingerprint are served.
-    pub(super) fn serve_materials(&mut self, materials: u64) {
+    /// Remembers the fingerprint of the materials that are served.
+    pub(super) fn note_materials(&mut self, materials: u64) {
         self.materials = materials;
     }
 

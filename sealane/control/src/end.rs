@@ -74,6 +74,9 @@ impl Control {
             }
         }
         let LanesEnd { cut, lost } = self.lanes.join();
+        if let Some(event_log) = self.event_log {
+            event_log.stop();
+        }
         if let Some(log) = self.log
             && !log.stop()
         {

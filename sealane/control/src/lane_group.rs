@@ -48,7 +48,7 @@ impl LaneGroup {
     }
 
     /// The number of the newest generation.
-    pub(super) fn number(&self) -> u64 {
+    pub(super) fn generation_number(&self) -> u64 {
         self.number
     }
 

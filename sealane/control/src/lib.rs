@@ -44,9 +44,9 @@ use sealane_traffic::access_log::{self, LaneLog, LogWriter};
 use sealane_traffic::admission::RefusedClients;
 use sealane_traffic::backends::RelaySettings;
 use sealane_traffic::checks::Found;
-use sealane_traffic::connection_events;
+use sealane_traffic::connection_events::{self, EventLog};
 use sealane_traffic::connection_number::NumberGiver;
-use sealane_traffic::lane_orders::{LaneDesk, LaneParts, queue};
+use sealane_traffic::lane_orders::{LaneDesk, LaneParts, order_queue};
 use sealane_traffic::notices::Notices;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::{error, info, warn};
@@ -129,6 +129,7 @@ pub struct Control {
     state: SharedState,
     admin: Option<Admin>,
     log: Option<LogWriter>,
+    event_log: Option<EventLog>,
     events: Receiver<Event>,
     notices: Sender<Event>,
 }
@@ -175,6 +176,7 @@ impl Control {
             state,
             admin: None,
             log: None,
+            event_log: None,
             events,
             notices,
         };
@@ -326,9 +328,10 @@ impl Control {
             Vec::new()
         };
         let filter = Filter::wanted(&config.process);
-        let mut events = connection_events::start(threads.len())
-            .map_err(|error| ServeError::System("cannot start a thread", error))?
-            .into_iter();
+        let (events, event_log) = connection_events::start(threads.len())
+            .map_err(|error| ServeError::System("cannot start a thread", error))?;
+        let mut events = events.into_iter();
+        self.event_log = event_log;
         // Room for all lanes: this thread would keep what a lane allocates for its answer.
         let (told, filtered) = sync_channel(threads.len());
         for (number, thread) in threads.into_iter().enumerate() {
@@ -346,7 +349,7 @@ impl Control {
             let log = if logs.is_empty() { None } else { Some(logs.remove(0)) };
             let notices = notices_to(&self.notices);
             let giver = NumberGiver::new(self.state.lock().started.at, number);
-            let (sender, orders) = queue();
+            let (sender, orders) = order_queue();
             let refused = Arc::<RefusedClients>::default();
             let (events, refused_too) = (events.next(), Arc::clone(&refused));
             let parts = LaneParts { giver, orders, log, events, notices, refused: refused_too };

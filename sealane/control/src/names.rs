@@ -78,7 +78,7 @@ impl Control {
     /// Publishes the generation that is served with its backends where their names lead now.
     fn move_backends(&mut self) {
         let Some(current) = self.lanes.current() else { return };
-        let (number, lanes) = (self.lanes.number() + 1, self.running.config().lanes);
+        let (number, lanes) = (self.lanes.generation_number() + 1, self.running.config().lanes);
         let moved = moved(current, number, lanes, &mut self.registries);
         let Some(generation) = moved.map(Arc::new) else { return };
         {

@@ -39,7 +39,7 @@ impl Control {
             }
         };
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let generation = self.lanes.number();
+        let generation = self.lanes.generation_number();
         let faults = self.note_faulty(&before.0).lines();
         let verdict = Verdict { generation, took_ms, errors, faults, warnings };
         self.state.lock().reloads.count(SystemTime::now(), verdict.clone());
@@ -70,7 +70,7 @@ impl Control {
         // Before the files are read: what changes meanwhile must differ from this afterwards.
         let seen = fingerprint(file, &config);
         warnings.extend(self.serve(config)?);
-        self.changes.end_read(seen);
+        self.changes.note_read(seen);
         Ok(warnings)
     }
 
@@ -88,7 +88,7 @@ impl Control {
         self.serve(self.running.config().clone())?;
         let text = "the configuration before is served with its files as they are now, generation";
         if !is_same || self.state.lock().faults_now().lines() != before.lines() {
-            info!("{text} {}", self.lanes.number());
+            info!("{text} {}", self.lanes.generation_number());
         }
         Ok(())
     }
@@ -105,13 +105,13 @@ impl Control {
             self.registries.health.prune();
         });
         if served.is_ok() {
-            self.changes.serve_materials(materials);
+            self.changes.note_materials(materials);
         }
         served
     }
 
     fn build_and_publish(&mut self, config: Config) -> Result<Vec<String>, Vec<String>> {
-        let (number, running) = (self.lanes.number() + 1, self.running.config());
+        let (number, running) = (self.lanes.generation_number() + 1, self.running.config());
         let mut built = build(&config, number, &mut self.registries, Some(running))?;
         let none = &mut KeptSockets::default();
         let mut sockets = self.bound.open_new(&built.generation, &config, none)?;

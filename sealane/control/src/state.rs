@@ -332,7 +332,7 @@ impl Reloads {
 }
 
 /// Reloads that are remembered.
-pub const RELOADS_KEPT_MAX: usize = 10;
+pub(crate) const RELOADS_KEPT_MAX: usize = 10;
 
 /// One reload.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -167,6 +167,9 @@ impl Service for Relay {
 
     fn rejected(&mut self, settings: &RelaySettings, end: &EndedConnection<'_>) {
         self.refused.note(end.client.map(|client| client.ip()), end.cause);
+        if let Some(events) = &mut self.events {
+            events.note(self.giver.number(end.id), ConnectionEvent::Ended(end.cause));
+        }
         if let Some(log) = &mut self.log {
             log.write_refused(&Ended {
                 connection: self.giver.number(end.id),
@@ -214,7 +217,8 @@ impl Service for Relay {
     fn accepted(&mut self, id: ConnectionId, client: Option<SocketAddr>, settings: &RelaySettings) {
         if let Some(events) = &mut self.events {
             let listener = &settings.listener;
-            events.note(self.giver.number(id), ConnectionEvent::Accepted { listener, client });
+            let event = ConnectionEvent::Accepted { listener, peer: client };
+            events.note(self.giver.number(id), event);
         }
     }
 

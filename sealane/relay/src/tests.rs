@@ -34,7 +34,7 @@ use sealane_lanes::steer::Steer;
 use sealane_lanes::thread::LaneThread;
 use sealane_lanes::timeouts::Timeouts;
 use sealane_traffic::backends::{Backend, BackendTls, Destination, LaneShare};
-use sealane_traffic::lane_orders::queue;
+use sealane_traffic::lane_orders::order_queue;
 use sealane_traffic::notices::Notices;
 
 use super::*;
@@ -124,7 +124,7 @@ impl Kernel for Faulty {
 
 fn relay() -> Relay {
     let giver = NumberGiver { process: 0, lane: 0 };
-    let (_, orders) = queue();
+    let (_, orders) = order_queue();
     let (notices, refused) = (Notices::new(drop), Arc::default());
     Relay::new(LaneParts { giver, orders, log: None, events: None, notices, refused })
 }

@@ -23,7 +23,7 @@ pub(super) struct RelayTurn<'a, 'l, K: Kernel> {
     pub(super) clients: &'a mut LaneClients,
     /// Where the plaintext goes.
     pub(super) destination: &'a Destination,
-    /// By which its life is logged, if it is.
+    /// The log of connection events, at level debug.
     pub(super) events: Option<&'a mut LaneEvents>,
     /// Who gives the connection its number.
     pub(super) giver: NumberGiver,

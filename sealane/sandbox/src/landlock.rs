@@ -15,9 +15,9 @@ use sealane_operator::Problem;
 
 use super::need::{Need, is_of_few, reached};
 
-/// Has the kernel refuse this process all access to files but that which `open` grants, to each
-/// path and everything beneath it; returns why it cannot, if so. It must be called while there is
-/// no other thread: the system changes a thread at a time.
+/// Restricts this process to the files and folders in `open` (Landlock). Returns the reason if the
+/// kernel refuses. It must be called while there is no other thread: the system changes a thread at
+/// a time.
 pub fn close_around(open: &BTreeMap<PathBuf, BitFlags<AccessFs>>) -> Option<String> {
     let closed = Closed::around(open);
     let refusal = closed.as_ref().err().cloned();

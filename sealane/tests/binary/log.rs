@@ -251,3 +251,35 @@ fn own_lines_are_json_beside_the_access_log() {
         assert!(is_own || line["connection"].is_string(), "{line}");
     }
 }
+
+#[test]
+fn debug_log_shows_life_of_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::P256, &NAMES)).unwrap();
+    let backend = Backend::echo();
+    let open = ListenerSettings::new("web", &certificate, &backend.address);
+    let denied = ListenerSettings::new("denied", &certificate, &backend.address)
+        .with("deny = [\"127.0.0.0/8\"]");
+    let (address, refusing) = (open.address, denied.address);
+    let more = "[log]\nlevel = \"debug\"\nformat = \"json\"\n".into();
+    let settings = Settings { more, ..Settings::new(vec![open, denied]) };
+    let mut sealane = Sealane::launch(folder.path(), &settings, Path::new(BINARY));
+    sealane.wait_until_said("\"message\":\"ready\"");
+    let connector = Connector::new(authority.der(), &TLS13);
+    assert!(connector.connect(refusing).is_err());
+    connector.connect(address).unwrap().echo(b"seen").unwrap();
+    sealane.wait_until_said("\"cause\":\"c");
+    sealane.signal(rustix::process::Signal::TERM);
+    sealane.wait_until_said("\"message\":\"ended\",\"");
+    let lines = sealane.said().into_iter().map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let events: Vec<_> = lines.filter(|line| line["target"] == "connection").collect();
+    assert_eq!(events[0]["cause"], Cause::Denied.label(), "{events:?}");
+    let shown: Vec<_> = events[1..].iter().map(|line| line["message"].as_str().unwrap()).collect();
+    let expected =
+        ["accepted", "ClientHello received", "backend chosen", "connected to backend", "ended"];
+    assert_eq!(shown, expected, "{events:?}");
+    assert!(events[1..].iter().all(|line| line["connection"] == events[1]["connection"]));
+    assert_eq!(events[1]["listener"], "web");
+}

@@ -80,7 +80,7 @@ impl Admission {
 }
 
 impl Visitors {
-    /// Nothing is known yet on `lane`.
+    /// The table of `lane`, without clients.
     pub fn of_lane(lane: usize) -> Self {
         Self { lane, started_at: Instant::now(), table: None }
     }

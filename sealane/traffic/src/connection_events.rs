@@ -7,12 +7,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::{Ordering, fence};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counter;
+use sealane_operator::timestamp::Timestamp;
 use tracing::{Level, debug, enabled};
 
 use crate::connection_number::ConnectionNumber;
@@ -20,12 +22,12 @@ use crate::connection_number::ConnectionNumber;
 /// An event in the life of a connection.
 #[derive(Clone, Copy)]
 pub enum ConnectionEvent<'a> {
-    /// The lane has taken it from the accept queue.
+    /// The client is admitted; behind a balancer its address follows in a PROXY header.
     Accepted {
         /// The name of the listener.
         listener: &'a str,
-        /// The address of the client.
-        client: Option<SocketAddr>,
+        /// The address of the other end.
+        peer: Option<SocketAddr>,
     },
     /// The ClientHello is complete.
     Hello {
@@ -48,8 +50,13 @@ pub struct LaneEvents {
     ring: Producer<Entry>,
     second_began: Instant,
     in_second: u32,
-    dropped: Arc<Counter>,
+    dropped: Arc<Dropped>,
 }
+
+/// Events of a lane that were dropped: written by the lane alone, on lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Dropped(Counter);
 
 impl LaneEvents {
     /// Writes an event of a connection, unless there are too many.
@@ -61,41 +68,57 @@ impl LaneEvents {
         let is_in_rate = self.in_second < EVENTS_PER_SECOND_MAX;
         self.in_second = self.in_second.saturating_add(1);
         if !is_in_rate || self.ring.push(Entry::new(connection, event)).is_err() {
-            self.dropped.add(1);
+            self.dropped.0.add(1);
         }
     }
 }
 
-/// The ends of `lanes` lanes, whose events a new thread logs; none if the log is at another level.
+/// The thread that logs events.
+pub struct EventLog(JoinHandle<()>);
+
+impl EventLog {
+    /// Waits until the events of lanes that have ended are logged, at most [`STOP_WAIT`].
+    pub fn stop(self) {
+        let begun = Instant::now();
+        while !self.0.is_finished() && begun.elapsed() < STOP_WAIT {
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+/// The ends of `lanes` lanes, and the thread that logs their events; none if the log is at another
+/// level.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start(lanes: usize) -> io::Result<Vec<LaneEvents>> {
+pub fn start(lanes: usize) -> io::Result<(Vec<LaneEvents>, Option<EventLog>)> {
     if !enabled!(target: TARGET, Level::DEBUG) {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
     let (mut ends, mut rings) = (Vec::new(), Vec::new());
     for _ in 0..lanes {
         let (ring, entries) = RingBuffer::new(EVENTS_OF_LANE_MAX);
-        let dropped = Arc::<Counter>::default();
+        let dropped = Arc::<Dropped>::default();
         rings.push((entries, Arc::clone(&dropped)));
         ends.push(LaneEvents { ring, second_began: Instant::now(), in_second: 0, dropped });
     }
-    thread::Builder::new().name("connections".into()).spawn(move || log(rings))?;
-    Ok(ends)
+    let thread = thread::Builder::new().name("connections".into()).spawn(move || log(rings))?;
+    Ok((ends, Some(EventLog(thread))))
 }
 
 /// Logs all events until the lanes have ended.
-fn log(mut rings: Vec<(Consumer<Entry>, Arc<Counter>)>) {
+fn log(mut rings: Vec<(Consumer<Entry>, Arc<Dropped>)>) {
     let mut dropped_before = 0;
     loop {
         let has_ended = rings.iter().all(|(ring, _)| ring.is_abandoned());
+        // After a relaxed load: all that a lane has written before its end is seen below.
+        fence(Ordering::Acquire);
         for (ring, _) in &mut rings {
             while let Ok(entry) = ring.pop() {
                 entry.log();
             }
         }
-        let dropped: u64 = rings.iter().map(|(_, dropped)| dropped.value()).sum();
+        let dropped: u64 = rings.iter().map(|(_, dropped)| dropped.0.value()).sum();
         if dropped > dropped_before {
             debug!(target: TARGET, dropped, "events of connections are dropped");
             dropped_before = dropped;
@@ -109,12 +132,13 @@ fn log(mut rings: Vec<(Consumer<Entry>, Arc<Counter>)>) {
 
 /// An event with its texts in place.
 struct Entry {
+    at: Timestamp,
     connection: ConnectionNumber,
     kind: Kind,
 }
 
 enum Kind {
-    Accepted { listener: Text, client: Option<SocketAddr> },
+    Accepted { listener: Text, peer: Option<SocketAddr> },
     Hello { server_name: Option<Text> },
     Routed { backend: Text },
     Connected,
@@ -124,8 +148,8 @@ enum Kind {
 impl Entry {
     fn new(connection: ConnectionNumber, event: ConnectionEvent<'_>) -> Self {
         let kind = match event {
-            ConnectionEvent::Accepted { listener, client } => {
-                Kind::Accepted { listener: Text::cut(listener), client }
+            ConnectionEvent::Accepted { listener, peer } => {
+                Kind::Accepted { listener: Text::cut(listener), peer }
             }
             ConnectionEvent::Hello { server_name } => {
                 Kind::Hello { server_name: server_name.map(Text::cut) }
@@ -134,27 +158,29 @@ impl Entry {
             ConnectionEvent::Connected => Kind::Connected,
             ConnectionEvent::Ended(cause) => Kind::Ended(cause),
         };
-        Self { connection, kind }
+        Self { at: Timestamp::now(), connection, kind }
     }
 
     fn log(&self) {
-        let connection = self.connection.to_string();
+        let (connection, at) = (self.connection.to_string(), self.at.to_string());
+        let (connection, at) = (connection.as_str(), at.as_str());
         match &self.kind {
-            Kind::Accepted { listener, client } => {
-                let client = client.map(|client| client.to_string());
-                let (listener, client) = (listener.as_str(), client.as_deref().unwrap_or("unix"));
-                debug!(target: TARGET, connection, listener, client, "accepted");
+            Kind::Accepted { listener, peer } => {
+                let peer = peer.map(|peer| peer.to_string());
+                let (listener, peer) = (listener.as_str(), peer.as_deref().unwrap_or("unix"));
+                debug!(target: TARGET, connection, at, listener, peer, "accepted");
             }
             Kind::Hello { server_name } => {
                 let server_name = server_name.as_ref().map_or("", Text::as_str);
-                debug!(target: TARGET, connection, server_name, "ClientHello received");
+                debug!(target: TARGET, connection, at, server_name, "ClientHello received");
             }
             Kind::Routed { backend } => {
-                debug!(target: TARGET, connection, backend = backend.as_str(), "backend chosen");
+                let backend = backend.as_str();
+                debug!(target: TARGET, connection, at, backend, "backend chosen");
             }
-            Kind::Connected => debug!(target: TARGET, connection, "connected to backend"),
+            Kind::Connected => debug!(target: TARGET, connection, at, "connected to backend"),
             Kind::Ended(cause) => {
-                debug!(target: TARGET, connection, cause = cause.label(), "ended");
+                debug!(target: TARGET, connection, at, cause = cause.label(), "ended");
             }
         }
     }
@@ -184,13 +210,15 @@ impl Text {
 
 /// The target of these lines.
 const TARGET: &str = "sealane::connection";
-/// Bytes of a name that are logged.
-const TEXT_BYTES_MAX: usize = 100;
+/// Bytes of a name that are logged: a host name has at most 253.
+const TEXT_BYTES_MAX: usize = 255;
 /// Events of a lane that wait for the thread.
-const EVENTS_OF_LANE_MAX: usize = 4_096;
+const EVENTS_OF_LANE_MAX: usize = 2_048;
 /// Events of a lane that are logged in a second.
 const EVENTS_PER_SECOND_MAX: u32 = 5_000;
 const SECOND: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for events to be logged.
+const STOP_WAIT: Duration = Duration::from_secs(1);
 /// How often the rings are emptied.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -211,7 +239,7 @@ mod tests {
     #[test]
     fn events_beyond_rate_or_ring_are_counted() {
         let (ring, mut events) = RingBuffer::new(2);
-        let dropped = Arc::<Counter>::default();
+        let dropped = Arc::<Dropped>::default();
         let count = Arc::clone(&dropped);
         let mut lane = LaneEvents { ring, second_began: Instant::now(), in_second: 0, dropped };
         let giver = NumberGiver { process: 1, lane: 0 };
@@ -219,11 +247,11 @@ mod tests {
         for _ in 0..3 {
             lane.note(connection, ConnectionEvent::Connected);
         }
-        assert_eq!(count.value(), 1, "the ring is full");
+        assert_eq!(count.0.value(), 1, "the ring is full");
         while events.pop().is_ok() {}
         lane.in_second = EVENTS_PER_SECOND_MAX;
         lane.second_began = Instant::now() + SECOND;
         lane.note(connection, ConnectionEvent::Connected);
-        assert_eq!(count.value(), 2, "the rate is exceeded");
+        assert_eq!(count.0.value(), 2, "the rate is exceeded");
     }
 }

@@ -63,7 +63,7 @@ pub struct OrderReceiver {
 }
 
 /// A queue of orders to one lane.
-pub fn queue() -> (OrderSender, OrderReceiver) {
+pub fn order_queue() -> (OrderSender, OrderReceiver) {
     let ((sender, orders), are_there) = (channel(), Arc::<Flag>::default());
     let sender = OrderSender { orders: sender, are_there: Arc::clone(&are_there) };
     (sender, OrderReceiver { orders, are_there })
@@ -90,13 +90,13 @@ impl OrderReceiver {
 pub struct LaneParts {
     /// Gives the lane's connections their numbers.
     pub giver: NumberGiver,
-    /// By which orders come.
+    /// The lane's end of the queue of orders.
     pub orders: OrderReceiver,
     /// The lane's end of the access log, if there is one.
     pub log: Option<LaneLog>,
-    /// By which the lane logs the life of its connections, if the log is at level debug.
+    /// The log of connection events, at level debug.
     pub events: Option<LaneEvents>,
-    /// By which the lane writes to the operator's log.
+    /// Lines for the operational log.
     pub notices: Notices,
     /// Counts the clients that it refuses.
     pub refused: Arc<RefusedClients>,

@@ -16,7 +16,7 @@ use sealane_config::{Address, BackendAddress, Config, ProxyHeader, Simple, Tlvs,
 use sealane_control::{ConfigSource, Control, StartControl};
 use sealane_traffic::http;
 use sealane_traffic::proxy_header::Facts;
-use tracing::info;
+use tracing::error;
 use zeroize::Zeroizing;
 
 use super::serve;
@@ -72,7 +72,7 @@ fn start(
     start_control: StartControl,
 ) -> Result<(http::Server, Control), Exit> {
     let invalid = |problem: String| {
-        info!("{problem}");
+        error!("{problem}");
         Exit::Invalid
     };
     let port = if arguments.once { 0 } else { PORT };
@@ -92,7 +92,7 @@ fn start(
 }
 
 fn failed(problem: &str) -> Exit {
-    info!("the demo failed: {problem}");
+    error!("the demo failed: {problem}");
     Exit::Failed
 }
 
@@ -121,8 +121,9 @@ fn write_certificate(directory: &Path) -> io::Result<PathBuf> {
     let names = [SERVER_NAME, "127.0.0.1", "::1"].map(ToOwned::to_owned);
     let made = rcgen::generate_simple_self_signed(names).map_err(io::Error::other)?;
     let key = Zeroizing::new(made.signing_key.serialize_pem());
-    let (path, new) = (directory.join(CERTIFICATE_FILE), directory.join("localhost.new"));
-    // Another mode, or half a file, of an earlier run.
+    let path = directory.join(CERTIFICATE_FILE);
+    // Two demos may write at once. A file of an earlier process may have another mode.
+    let new = directory.join(format!("localhost.{}.new", std::process::id()));
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(made.cert.pem().as_bytes())?;

@@ -8,7 +8,7 @@ mod needs;
 
 use std::path::Path;
 
-pub use sealane_config::{Config, KeySource, Mistake, Place, Problem, written_at};
+use sealane_config::{Config, KeySource, Mistake, Place, Problem, written_at};
 use sealane_sandbox::{self as sandbox, Need};
 
 /// Has the kernel refuse this process everything that `config`, which was read from `file`, does

@@ -23,7 +23,7 @@ pub struct Target {
 
 impl Target {
     /// Whether the check speaks TLS to it.
-    pub fn speaks_tls(&self) -> bool {
+    pub(crate) fn speaks_tls(&self) -> bool {
         match self.check.kind {
             CheckKind::Connect | CheckKind::Proxy => false,
             CheckKind::Ask { .. } | CheckKind::Tls => self.tls.is_some(),
