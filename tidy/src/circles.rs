@@ -191,7 +191,7 @@ fn reached_from<'a>(
 }
 
 /// Files in circles that a crate may have; a crate that is not listed has none.
-const BUDGETS: [(&str, usize); 8] = [
+const BUDGETS: [(&str, usize); 9] = [
     ("client-c", 2),
     ("engine", 9),
     ("lab/exhibits", 22),
@@ -200,6 +200,7 @@ const BUDGETS: [(&str, usize); 8] = [
     ("lab/servers", 12),
     ("lab/sharing", 8),
     ("lab/stacks", 4),
+    ("operator", 2),
 ];
 
 #[cfg(test)]
@@ -254,8 +255,8 @@ mod tests {
         let rules = |text: &str| {
             let mut findings = Vec::new();
             let files = [
-                ("libssl/Cargo.toml", "[package]\n"),
-                ("libssl/src/lib.rs", "\n"),
+                ("client-c/Cargo.toml", "[package]\n"),
+                ("client-c/src/lib.rs", "\n"),
                 ("reserved-port/Cargo.toml", "[package]\n"),
                 ("reserved-port/src/a.rs", "use crate::b::B;\n"),
                 ("reserved-port/src/b.rs", text),
@@ -263,8 +264,11 @@ mod tests {
             check(&repository(&files), &mut findings);
             findings.into_iter().map(|finding| finding.path).collect::<Vec<_>>()
         };
-        assert_eq!(rules("use crate::a::A;\n"), ["libssl/Cargo.toml", "reserved-port/Cargo.toml"]);
-        assert_eq!(rules("\n"), ["libssl/Cargo.toml"], "its budget is more than it needs");
+        assert_eq!(
+            rules("use crate::a::A;\n"),
+            ["client-c/Cargo.toml", "reserved-port/Cargo.toml"]
+        );
+        assert_eq!(rules("\n"), ["client-c/Cargo.toml"], "its budget is more than it needs");
     }
 
     fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
