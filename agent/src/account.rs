@@ -11,8 +11,9 @@ use zeroize::Zeroizing;
 use crate::failure::{Failed, is_unknown_account, plain};
 use crate::fleet::Fleet;
 use crate::http::Https;
-use crate::ledger::{AccountEntry, Ledger, Secret};
-use crate::order::with_nonces;
+use crate::ledger::{AccountEntry, Ledger};
+use crate::nonces::with_nonces;
+use crate::secret::Secret;
 use crate::settings::{Authority, ExternalAccount};
 
 /// An authority that can be asked: its account, and the client that it is asked with.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use sealane_operator::log::{LogFormat, LogLevel};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -18,6 +19,12 @@ pub struct Arguments {
     /// Read everything from this TOML file
     #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
     pub config: PathBuf,
+    /// Log lines of this level and above: error, warning, info or debug
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: LogLevel,
+    /// The form of log lines: text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
     /// What to do; without it, to obtain and renew certificates until a signal comes.
     #[command(subcommand)]
     pub command: Option<Command>,

@@ -5,14 +5,15 @@ use instant_acme::{
     AuthorizationState, AuthorizationStatus, ChallengeHandle, ChallengeStatus, ChallengeType,
     Error, Order,
 };
-use sealane_operator::{Priority, say_at};
 use sealane_renewal::Failure;
+use tracing::warn;
 
 use crate::certificate::challenge_pem;
 use crate::dns;
 use crate::failure::{Failed, plain};
 use crate::ledger::{Answer, Record};
-use crate::order::{Carried, with_nonces};
+use crate::nonces::with_nonces;
+use crate::order::state::Carried;
 use crate::settings::Challenge;
 
 /// Gives all answers that the order still asks for, and then has the authority look.
@@ -63,7 +64,7 @@ pub(crate) async fn take_back(carried: &mut Carried<'_>) {
     }
     dns::clean_up(&records).await;
     if let Err(failed) = carried.keep() {
-        say_at(Priority::Warning, &failed.text);
+        warn!("{}", failed.text);
     }
 }
 

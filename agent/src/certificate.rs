@@ -14,7 +14,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
 use crate::failure::{Failed, plain};
-use crate::ledger::Secret;
+use crate::secret::Secret;
 use crate::settings::KeyKind;
 use crate::trust::our_provider;
 

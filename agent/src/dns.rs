@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use sealane_operator::{Priority, say_at};
 use tokio::process::Command;
+use tracing::warn;
 
 use crate::failure::Failed;
 use crate::ledger::Record;
@@ -19,7 +19,7 @@ pub(crate) async fn present(record: &Record) -> Result<(), Failed> {
 pub(crate) async fn clean_up(records: &[Record]) {
     for record in records {
         if let Err(failed) = run("cleanup", record, COMMAND_TIMEOUT).await {
-            say_at(Priority::Warning, &failed.text);
+            warn!("{}", failed.text);
         }
     }
 }

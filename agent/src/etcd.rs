@@ -6,7 +6,7 @@
 
 mod failure;
 #[cfg(test)]
-pub(crate) mod made_up;
+pub(crate) mod fake;
 mod watch;
 mod wire;
 

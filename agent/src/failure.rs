@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use instant_acme::{AuthorizationState, ChallengeType, Error, Identifier, Problem, Subproblem};
 use sealane_renewal::{Failure, Outcome, Scope, UnixSeconds};
 
-use crate::ledger::LedgerError;
 use crate::settings::NAMES_MAX;
 
 /// A failure, with all that is known of it.
@@ -136,12 +135,6 @@ impl Failed {
             Some(until) => Outcome::HeldByAnother { until },
             None => Outcome::Failed(self.failure.clone()),
         }
-    }
-}
-
-impl From<LedgerError> for Failed {
-    fn from(error: LedgerError) -> Self {
-        Self::ours(error.to_string())
     }
 }
 

@@ -5,16 +5,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sealane_engine::certificates::{Certificate, CertificateStore as _};
-use sealane_operator::{Priority, say_at};
 use sealane_renewal::{CertificateId, Failing, Spent, UnixSeconds};
 use sealane_store::{HTTP_01, KEPT_BYTES_MAX, KeyedStore, Listed, StoreError, TLS_ALPN_01};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use zeroize::{Zeroize, Zeroizing};
+use tracing::warn;
+use zeroize::Zeroizing;
 
-use crate::agent::now_s;
 use crate::certificate::{KnownAs, known_as};
+use crate::clock::now_s;
+use crate::failure::Failed;
+use crate::secret::Secret;
 
 /// The agent's entries in a store.
 #[derive(Clone, Debug)]
@@ -180,7 +182,7 @@ impl Ledger {
                 Err(error) => {
                     self.write(&[], &[(name, None)])?;
                     let text = format!("a request for a renewal is removed; ask again: {error}");
-                    say_at(Priority::Warning, &text);
+                    warn!("{text}");
                 }
             }
         }
@@ -194,7 +196,7 @@ impl Ledger {
                 self.drop_renewal(id)?;
                 let names = entry.names.join(", ");
                 let text = format!("{names}: the renewal asked for by `renew` is dropped: {why}");
-                say_at(Priority::Warning, &text);
+                warn!("{text}");
             }
         }
         Ok(())
@@ -483,31 +485,6 @@ impl Answer {
     }
 }
 
-/// Bytes that are nobody else's; in no `Debug`.
-#[derive(Clone, Deserialize, Serialize)]
-pub(crate) struct Secret(#[serde(with = "base64_text")] pub(crate) Vec<u8>);
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-mod base64_text {
-    use base64::prelude::{BASE64_STANDARD, Engine as _};
-    use serde::{Deserialize, Deserializer, Serializer, de};
-    use zeroize::Zeroizing;
-
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&Zeroizing::new(BASE64_STANDARD.encode(bytes)))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        let text = Zeroizing::new(String::deserialize(from)?);
-        BASE64_STANDARD.decode(&*text).map_err(|_| de::Error::custom("no base64"))
-    }
-}
-
 /// The number of a certificate: the same for the same names in any order.
 pub(crate) fn id_of(names: &[String]) -> CertificateId {
     let mut sorted: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -580,6 +557,12 @@ pub(crate) enum LedgerError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<LedgerError> for Failed {
+    fn from(error: LedgerError) -> Self {
+        Self::ours(error.to_string())
+    }
 }
 
 const DEMANDS: &str = "acme/demand/";

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use sealane_agent::{args::Arguments, run};
 use sealane_kernel_random::WipingAllocator;
-use sealane_operator::call_this_program;
+use sealane_operator::log;
 
 /// Private keys that are pushed pass through buffers of several libraries.
 #[global_allocator]
 static ALLOCATOR: WipingAllocator = WipingAllocator::SYSTEM;
 
 fn main() -> ExitCode {
-    call_this_program("sealane-agent");
+    log::start("sealane-agent");
     run::run(Arguments::from_process())
 }

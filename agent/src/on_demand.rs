@@ -2,10 +2,10 @@
 //! for ([`listen()`]), whose turn it is ([`Turns`]), and the operator's service that knows which
 //! names may have one: [`Service`].
 
-mod listen;
+pub(crate) mod listen;
 mod service;
 mod turns;
 
-pub(crate) use listen::{Asked, Task, Wanted, listen};
+pub(crate) use listen::{Asked, Task, listen};
 pub(crate) use service::Service;
 pub(crate) use turns::Turns;

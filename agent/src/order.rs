@@ -1,50 +1,26 @@
 //! One order, from the first request to the certificate in the store. Each step is remembered
 //! before the next is taken, so that one who comes after goes on where this one was.
 
+pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 
 use std::time::{Duration, SystemTime};
 
 use instant_acme::{Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
-use sealane_renewal::{CertificateId, UnixSeconds};
+use sealane_renewal::UnixSeconds;
 
 use crate::account::Opened;
-use crate::agent::signed;
 use crate::authorization;
-use crate::certificate::{self, KnownAs};
+use crate::certificate;
+use crate::clock::signed;
 use crate::dns;
-use crate::failure::{Failed, is_bad_nonce, is_gone, is_unmatched};
+use crate::failure::{Failed, is_gone, is_unmatched};
 use crate::fleet::Claim;
-use crate::ledger::{Answer, Ledger, OrderEntry};
+use crate::ledger::{Ledger, OrderEntry};
+use crate::nonces::with_nonces;
+use crate::order::state::{Carried, Issued, Wanted};
 use crate::renewal_info::identifier;
-use crate::settings::{Challenge, KeyKind};
-
-/// What is to be ordered, and where.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) challenge: Challenge,
-    pub(crate) directory: String,
-    /// When the certificate that is in the store now was put there, in Unix time.
-    pub(crate) held_put_s: i64,
-    pub(crate) id: CertificateId,
-    pub(crate) key: KeyKind,
-    pub(crate) names: Vec<String>,
-    pub(crate) profile: Option<String>,
-    /// The certificate that it takes the place of, as the authority knows it.
-    pub(crate) replaces: Option<KnownAs>,
-}
-
-/// An order that is being carried out.
-pub(crate) struct Carried<'o> {
-    /// The right to it, in a fleet.
-    pub(crate) claim: Option<&'o Claim>,
-    pub(crate) entry: OrderEntry,
-    pub(crate) ledger: &'o Ledger,
-    pub(crate) now: fn() -> UnixSeconds,
-    pub(crate) opened: &'o Opened,
-    pub(crate) wanted: &'o Wanted,
-}
 
 impl<'o> Carried<'o> {
     /// The order that is remembered for `wanted`, or a new one with a key of its own.
@@ -255,58 +231,8 @@ impl<'o> Carried<'o> {
         let (not_before_s, not_after_s) = (certificate.not_before_s(), certificate.not_after_s());
         Ok(Issued { not_after_s, not_before_s })
     }
-
-    /// Remembers what it has come to.
-    pub(crate) fn keep(&self) -> Result<(), Failed> {
-        Ok(self.ledger.keep_order(self.wanted.id, &self.entry, Vec::new())?)
-    }
-
-    /// Tells the fleet what it has come to, and gives it answers to give.
-    pub(crate) async fn share(&self, answers: &[Answer]) -> Result<(), Failed> {
-        let Some(claim) = self.claim else { return Ok(()) };
-        claim.keep(&Ledger::order_text(&self.entry)?, answers).await
-    }
-
-    /// What is ordered, for people.
-    pub(crate) fn label(&self) -> String {
-        let names = &self.wanted.names;
-        match names.as_slice() {
-            [first, _, ..] => format!("{first} and {} more", names.len() - 1),
-            _ => names.join(", "),
-        }
-    }
-
-    /// What the authority answered while `doing` was done.
-    pub(crate) fn failed(&self, doing: &str, error: &Error) -> Failed {
-        let told_until = self.opened.https.told_until();
-        let doing = format!("{}: {doing}", self.label());
-        Failed::of_answer(&doing, error, told_until, (self.now)())
-    }
 }
 
-/// The dates of a certificate that is in the store now, in Unix time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Issued {
-    pub(crate) not_after_s: i64,
-    pub(crate) not_before_s: i64,
-}
-
-/// Calls again while the authority refuses nothing but the number that is to be used once; the
-/// library does so twice.
-pub(crate) async fn with_nonces<T>(
-    mut call: impl AsyncFnMut() -> Result<T, Error>,
-) -> Result<T, Error> {
-    let mut left = NONCES_MAX;
-    loop {
-        match call().await {
-            Err(error) if left > 0 && is_bad_nonce(&error) => left -= 1,
-            answer => return answer,
-        }
-    }
-}
-
-/// Calls in which an authority may refuse three numbers in a row.
-const NONCES_MAX: usize = 10;
 /// Until an authority is asked for the first time what came of it.
 const POLL_FIRST: Duration = Duration::from_millis(250);
 /// Between two questions at most.

@@ -12,6 +12,8 @@
 //!
 //! It has a thread and a runtime of its own: orders go on whatever clients do.
 
+mod answer;
+mod complaints;
 mod connections;
 mod handshakes;
 mod quotas;

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sealane_operator::say;
 use sealane_renewal::CertificateId;
+use tracing::info;
 
-use crate::agent::now_s;
+use crate::clock::now_s;
 use crate::ledger::{Ledger, LedgerError, RenewalEntry, RenewalState, id_of};
 use crate::settings::Settings;
 
@@ -46,10 +46,10 @@ pub(crate) fn renew(
     }
     for names in &certificates {
         let all = names.join(", ");
-        say(&format!("{all}: the agent orders a new certificate"));
+        info!("{all}: the agent orders a new certificate");
         wait_until_renewed(names, ledger)?;
         let left_s = ledger.held(names)?.map_or(0, |held| held.not_after_s - now_s());
-        say(&format!("{all}: renewed, good for {} days", left_s / DAY_S));
+        info!("{all}: renewed, good for {} days", left_s / DAY_S);
     }
     Ok(())
 }

@@ -7,23 +7,27 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::{Command as Program, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::Access;
 use sd_notify::NotifyState;
+use sealane_operator::log::{self, LogSettings};
 use sealane_operator::memory::hide_memory;
-use sealane_operator::{Priority, say, say_at, sealing_keys, value};
+use sealane_operator::{sealing_keys, value};
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Store, examine};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
+use tracing::{error, info, warn};
 
 use crate::account::external_key;
-use crate::agent::{Agent, now};
+use crate::agent::Agent;
 use crate::args::{Arguments, Command, FleetCommand};
+use crate::clock::now;
 use crate::etcd::Etcd;
+use crate::examination::examine_apart;
 use crate::fleet;
 use crate::ledger::Ledger;
 use crate::on_demand::Service;
@@ -38,7 +42,11 @@ use crate::trust::client_config;
 pub fn run(arguments: Arguments) -> ExitCode {
     hide_memory();
     let done = match arguments.command {
-        None => serve(&arguments.config),
+        None => {
+            let (level, format) = (arguments.log_level, arguments.log_format);
+            log::set(LogSettings { level, format });
+            serve(&arguments.config)
+        }
         Some(Command::Check { config }) => check(&config),
         Some(Command::Examine { store }) => look_into(&store),
         Some(Command::Renew { name, config }) => renew_now(&name, &config),
@@ -52,7 +60,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(End { code, text }) => {
-            say_at(Priority::Error, &text);
+            error!("{text}");
             code.into()
         }
     }
@@ -90,7 +98,7 @@ fn check(file: &Path) -> Result<(), End> {
         1 => "1 certificate".to_owned(),
         count => format!("{count} certificates"),
     };
-    say(&format!("{}: in order, {counted}", file.display()));
+    info!("{}: in order, {counted}", file.display());
     Ok(())
 }
 
@@ -177,9 +185,7 @@ fn rotate_tickets(file: &Path) -> Result<(), End> {
         true => "now".to_owned(),
         false => format!("epoch {epoch} on, in {}", value::duration_text(left)),
     };
-    say(&format!(
-        "a new ticket root holds from {when}; whoever read the last one reads until then"
-    ));
+    info!("a new ticket root holds from {when}; whoever read the last one reads until then");
     Ok(())
 }
 
@@ -191,7 +197,7 @@ fn fleet_status(file: &Path, is_json: bool) -> Result<(), End> {
     let all = runtime.block_on(fleet::Statuses::ask(&etcd, &fleet.prefix));
     let fleet::Statuses { told, strange } = all.map_err(End::failed)?;
     for strange in strange.iter().take(STRANGE_SHOWN_MAX) {
-        say_at(Priority::Warning, strange);
+        warn!("{strange}");
     }
     let text = match is_json {
         true => serde_json::to_string_pretty(&told).map_err(End::failed)? + "\n",
@@ -215,7 +221,7 @@ fn serve(file: &Path) -> Result<(), End> {
         let door = door.transpose().map_err(End::invalid)?;
         let mut agent = Agent::new(settings, store, keys).map_err(End::invalid)?;
         agent.share();
-        say(&format!("looks after {} certificates", agent.certificate_count()));
+        info!("looks after {} certificates", agent.certificate_count());
         tell(&[NotifyState::Ready]);
         loop {
             let heard = tokio::select! {
@@ -252,8 +258,8 @@ fn reload(agent: &mut Agent, door: Option<&Door>, file: &Path, is_closed: bool) 
             Ok(())
         });
     match reloaded {
-        Ok(()) => say(&format!("reloaded: looks after {} certificates", agent.certificate_count())),
-        Err(text) => say_at(Priority::Error, &format!("not reloaded; what runs goes on: {text}")),
+        Ok(()) => info!("reloaded: looks after {} certificates", agent.certificate_count()),
+        Err(text) => error!("not reloaded; what runs goes on: {text}"),
     }
     tell(&[NotifyState::Ready]);
 }
@@ -273,8 +279,8 @@ async fn end(mut agent: Agent, door: Option<Door>, mut signals: Signals) -> Resu
         _ = signals.next() => false,
     };
     match finished {
-        true => say("ends; nothing is under way"),
-        false => say("ends; what is under way goes on at the next start"),
+        true => info!("ends; nothing is under way"),
+        false => info!("ends; what is under way goes on at the next start"),
     }
     Ok(())
 }
@@ -335,28 +341,6 @@ fn refuse_rights_of_root(store: &Path) -> Result<(), End> {
         )));
     }
     Ok(())
-}
-
-/// Has another process read all of the store: a damaged one may end whoever maps it.
-///
-/// # Errors
-/// It is not in order, or that cannot be found out.
-pub(crate) fn examine_apart(store: &Path) -> Result<(), String> {
-    let mut other = Program::new("/proc/self/exe");
-    let other = other.arg("examine").arg(store).output();
-    let other =
-        other.map_err(|error| format!("{}: cannot be examined: {error}", store.display()))?;
-    match (other.status.code(), String::from_utf8_lossy(&other.stderr).trim()) {
-        (Some(0), _) => Ok(()),
-        (Some(_), text) if !text.is_empty() => {
-            Err(text.trim_start_matches("sealane-agent: ").to_owned())
-        }
-        _ => Err(format!(
-            "{}: damaged: reading it ended a process; restore a backup with: sealane certificates \
-             restore",
-            store.display()
-        )),
-    }
 }
 
 fn look_into(store: &Path) -> Result<(), End> {

@@ -12,7 +12,7 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus,
 };
 use rustix::thread::set_no_new_privs;
-use sealane_operator::{Priority, say_at};
+use tracing::warn;
 
 use crate::settings::Settings;
 
@@ -22,7 +22,7 @@ use crate::settings::Settings;
 pub(crate) fn close(settings: &Settings) -> bool {
     if let Err(error) = set_no_new_privs(true) {
         let text = format!("programs of other users keep their rights here: {error}");
-        say_at(Priority::Warning, &text);
+        warn!("{text}");
     }
     if settings.starts_programs() {
         return false;

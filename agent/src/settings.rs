@@ -2,8 +2,10 @@
 
 mod file;
 mod fleet;
+mod identity;
 mod lists;
 mod on_demand;
+mod parts;
 mod push;
 #[cfg(test)]
 mod tests;
@@ -12,6 +14,7 @@ mod url;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use identity::Identity;
 pub use push::{NamePattern, PushRole, PushSettings, PushVerb};
 use sealane_operator::{KeySource, Mistake, Mistakes, Place, read_text};
 
@@ -145,15 +148,6 @@ pub struct EtcdLogin {
     pub password: KeySource,
     /// The user's name.
     pub user: String,
-}
-
-/// A certificate with its private key, both in PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The file with the chain.
-    pub certificate: PathBuf,
-    /// The file with the private key.
-    pub key: PathBuf,
 }
 
 /// A kind of key that certificates have.

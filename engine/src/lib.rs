@@ -27,6 +27,7 @@ pub mod client;
 pub mod client_certificates;
 pub mod context;
 #[cfg(test)]
+#[path = "../tests/costs/mod.rs"]
 mod costs;
 pub mod days;
 mod der;

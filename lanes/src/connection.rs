@@ -1,26 +1,37 @@
 //! One connection of a lane: the client's socket and session, and a socket attached to it.
 
+pub(crate) mod attached;
+pub(crate) mod buffers;
+pub mod link;
+pub(crate) mod outbox;
+pub(crate) mod outlet;
+pub(crate) mod phase;
+pub(crate) mod pool;
+pub(crate) mod refused;
+pub(crate) mod socket;
+pub(crate) mod token;
+pub(crate) mod unfinished;
+
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use rustix::event::epoll::EventFlags;
-use rustix::net::sockopt::socket_error;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::context::LaneContext;
-use sealane_engine::hello::{Gathering, Offered};
+use sealane_engine::hello::Offered;
 use sealane_engine::session::{ServerSession, Session};
 use sealane_file_table::Descriptor;
 
-use crate::attached::Attached;
-use crate::cause::Cause;
+use crate::connection::attached::Attached;
+use crate::connection::outlet::Outlet;
+use crate::connection::phase::{Direction, Early, Phase};
+use crate::connection::pool::Pending;
+use crate::connection::refused::Refused;
+use crate::connection::socket::Socket;
+use crate::connection::token::Token;
+use crate::connection::unfinished::Kept;
 use crate::failure::Failure;
-use crate::outbox::Outlet;
-use crate::pool::Pending;
-use crate::revoked::Refused;
-use crate::token::Token;
-use crate::unfinished::Kept;
 
-/// Everything a lane keeps for a connection, beside its generation and what its service keeps.
+/// Everything a lane keeps for a connection, except its generation and its service's state.
 pub(crate) struct Connection {
     pub(crate) token: u64,
     pub(crate) socket: Socket,
@@ -29,21 +40,11 @@ pub(crate) struct Connection {
     pub(crate) attachment: u8,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) phase: Phase,
-    pub(crate) session: Option<Box<ServerSession>>,
-    /// The context that the session was begun under.
-    pub(crate) context: Option<Rc<LaneContext>>,
-    pub(crate) server_name: Option<Box<str>>,
-    /// What that name leads to: [`Named::number`](crate::generation::Named::number).
-    pub(crate) name_number: u32,
-    /// What its hello offered.
-    pub(crate) offered: Option<Offered>,
-    /// How its hello introduced the client, where that is asked for.
-    pub(crate) ja4: Option<Box<str>>,
-    /// What is known of a failure, if its session has failed.
-    pub(crate) failure: Option<Box<Failure>>,
-    /// What came and waits, as long as there is no session.
-    pub(crate) early: Option<Box<Early>>,
-    /// What the lane counts of that, and of what the sessions keep.
+    pub(crate) tls: ClientTls,
+    pub(crate) hello: HelloFacts,
+    pub(crate) failed: HandshakeFailure,
+    pub(crate) times: Times,
+    /// Bytes that the lane counts of those that wait for their rest.
     pub(crate) kept: Kept,
     /// Ciphertext that the client's socket did not take.
     pub(crate) outgoing: Option<Pending>,
@@ -53,7 +54,47 @@ pub(crate) struct Connection {
     pub(crate) inward: Direction,
     /// From the service to the client.
     pub(crate) outward: Direction,
-    /// In microseconds since the lane started.
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_bytes: u64,
+    /// Whether the service wants nothing more from the client.
+    pub(crate) abandoned: bool,
+    /// Whether it is in the lane's queue of connections with work left.
+    pub(crate) queued: bool,
+    /// Whether a certificate authority validates a name: the connection ends with its handshake.
+    pub(crate) is_challenge: bool,
+    /// Whether the peer may leave without having sent anything behind its preamble.
+    pub(crate) is_probe: bool,
+}
+
+/// Our end of TLS towards the client.
+pub(crate) enum ClientTls {
+    /// No session yet, or never one: bytes that came and wait, if there are any.
+    Before(Option<Box<Early>>),
+    /// A session, with the context that it was begun under.
+    Begun { session: Box<ServerSession>, context: Rc<LaneContext> },
+}
+
+/// The contents of the client's hello, as far as it has come and somebody asks for them.
+#[derive(Default)]
+pub(crate) struct HelloFacts {
+    pub(crate) server_name: Option<Box<str>>,
+    /// The entry of that name: [`Named::number`](crate::shared::generation::Named::number).
+    pub(crate) name_number: u32,
+    pub(crate) offered: Option<Offered>,
+    pub(crate) ja4: Option<Box<str>>,
+}
+
+/// The reasons for which a session has failed.
+#[derive(Default)]
+pub(crate) struct HandshakeFailure {
+    pub(crate) failure: Option<Box<Failure>>,
+    /// The client's certificate, if it ended the connection. Nothing else is kept of one: the
+    /// session has the chain.
+    pub(crate) refused: Option<Box<Refused>>,
+}
+
+/// The times of a connection, in milliseconds since the lane started unless they say otherwise.
+pub(crate) struct Times {
     pub(crate) accepted_us: u64,
     pub(crate) handshake_us: Option<u32>,
     /// When plaintext or a whole record last came, or a byte left.
@@ -68,129 +109,10 @@ pub(crate) struct Connection {
     pub(crate) tickets_due_ms: u64,
     /// When the service wants to be called; the end of time if it does not.
     pub(crate) service_due_ms: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) sent_bytes: u64,
-    /// The client's certificate, if it ended the connection. Nothing else is kept of one: the
-    /// session has the chain.
-    pub(crate) refused: Option<Box<Refused>>,
-    /// Whether the service wants nothing more from the client.
-    pub(crate) abandoned: bool,
-    /// Whether it stands in the lane's queue of connections with work left.
-    pub(crate) queued: bool,
-    /// Whether an authority asks who serves a name: the connection ends with its handshake.
-    pub(crate) is_challenge: bool,
-    /// Whether the peer may leave without having said anything behind its preamble.
-    pub(crate) is_probe: bool,
-}
-
-/// What a client has sent before its session exists.
-pub(crate) enum Early {
-    /// A ClientHello whose end has not arrived.
-    Gathering(Gathering),
-    /// Bytes as they came: a whole ClientHello that waits, and what came with it; or a preamble
-    /// whose end has not arrived.
-    Whole(Box<[u8]>),
-}
-
-impl Early {
-    /// `bytes`, if there are any.
-    pub(crate) fn whole(bytes: &[u8]) -> Option<Box<Self>> {
-        (!bytes.is_empty()).then(|| Box::new(Self::Whole(bytes.into())))
-    }
-}
-
-/// How far a connection has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Established,
-    Handshake,
-    /// Waiting for a whole ClientHello; no session exists yet.
-    Hello,
-    /// Refused with a last message, which a close with unread bytes would destroy: what still
-    /// arrives is thrown away until the client closes, or until the deadline.
-    Lingering {
-        cause: Cause,
-        until_ms: u64,
-        bytes_left: u32,
-    },
-    /// Waiting for what stands before the rest, and the service reads.
-    Preamble,
-    /// The whole ClientHello is there, and somebody else decides about it; no session exists yet,
-    /// and nothing is read.
-    Waiting,
-}
-
-/// One direction of the relayed stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Open,
-    /// The end has arrived, but not everything before it has been passed on.
-    Ending,
-    /// The end has been passed on.
-    Ended,
-    /// The connection broke off, but not everything before that has been passed on.
-    Cut,
-}
-
-/// A socket with what the last events said of it.
-pub(crate) struct Socket {
-    pub(crate) fd: Descriptor,
-    pub(crate) readable: bool,
-    /// An event said that it takes bytes again.
-    pub(crate) writable: bool,
-    /// FIN has arrived: whatever can be read already lies in the socket's queue, so a short read
-    /// means the end.
-    pub(crate) hangup: bool,
-    /// An error has arrived, which a read will tell; or an urgent mark, at which reads end short.
-    pub(crate) failed: bool,
-    /// The end has been read.
-    pub(crate) ended: bool,
-    /// Successful writes so far; more than two are not told apart.
-    pub(crate) writes: u8,
-    /// Whether the lane's poll reports it. An attached socket is not, in its first turn.
-    pub(crate) is_watched: bool,
-    /// Whether the poll reports, or will, that it takes bytes again.
-    pub(crate) wants_room: bool,
 }
 
 /// Plaintext that may wait while more is read ahead.
 const READ_AHEAD_BYTES_MAX: usize = 16 * 1024;
-
-impl Socket {
-    pub(crate) fn new(fd: Descriptor) -> Self {
-        Self {
-            fd,
-            readable: false,
-            writable: false,
-            hangup: false,
-            failed: false,
-            ended: false,
-            writes: 0,
-            is_watched: false,
-            wants_room: false,
-        }
-    }
-
-    /// A socket whose connection stands: it is reported for what arrives, and for room only once it
-    /// ran out of it.
-    pub(crate) fn connected(fd: Descriptor) -> Self {
-        Self { writes: 2, ..Self::new(fd) }
-    }
-
-    /// Whether the peer has reset the connection, asked only after an event that hints at it.
-    pub(crate) fn is_reset(&self) -> bool {
-        self.failed && !matches!(socket_error(&self.fd), Ok(Ok(())))
-    }
-
-    /// Takes note of what an event says.
-    pub(crate) fn note(&mut self, flags: EventFlags) {
-        self.hangup |= flags.contains(EventFlags::RDHUP);
-        self.failed |= flags.intersects(EventFlags::ERR | EventFlags::PRI);
-        self.readable |= flags
-            .intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        self.writable |= flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
-    }
-}
 
 impl Connection {
     pub(crate) fn new(
@@ -207,30 +129,17 @@ impl Connection {
             attachment: 0,
             address,
             phase: Phase::Hello,
-            session: None,
-            context: None,
-            server_name: None,
-            name_number: 0,
-            offered: None,
-            ja4: None,
-            failure: None,
-            early: None,
+            tls: ClientTls::Before(None),
+            hello: HelloFacts::default(),
+            failed: HandshakeFailure::default(),
+            times: Times::new(accepted_us, now_ms),
             kept: Kept::default(),
             outgoing: None,
             untaken: None,
             inward: Direction::Open,
             outward: Direction::Open,
-            accepted_us,
-            handshake_us: None,
-            active_ms: now_ms,
-            client_ms: now_ms,
-            backend_ms: now_ms,
-            armed_ms: u64::MAX,
-            tickets_due_ms: u64::MAX,
-            service_due_ms: u64::MAX,
             received_bytes: 0,
             sent_bytes: 0,
-            refused: None,
             abandoned: false,
             queued: false,
             is_challenge: false,
@@ -239,7 +148,7 @@ impl Connection {
     }
 
     pub(crate) fn accepted_ms(&self) -> u64 {
-        self.accepted_us / 1_000
+        self.times.accepted_us / 1_000
     }
 
     /// The token of the socket that is attached now.
@@ -247,12 +156,18 @@ impl Connection {
         Token::from_bits(self.token).attached(self.attachment)
     }
 
+    /// Where ciphertext for the attached socket leaves.
+    pub(crate) fn attached_outlet(&mut self) -> Option<Outlet<'_>> {
+        let token = self.attached_token();
+        self.attached.as_mut()?.outlet(&mut self.times.active_ms, token)
+    }
+
     /// Where bytes for the client leave.
     pub(crate) fn outlet(&mut self) -> Outlet<'_> {
         Outlet {
             socket: &mut self.socket,
             outgoing: &mut self.outgoing,
-            active_ms: &mut self.active_ms,
+            active_ms: &mut self.times.active_ms,
             token: Token::from_bits(self.token),
             end_follows: self.outward == Direction::Ending,
         }
@@ -277,17 +192,17 @@ impl Connection {
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.phase, Phase::Preamble | Phase::Hello)
             && !self.queued
-            && self.early.is_none()
+            && matches!(self.tls, ClientTls::Before(None))
             && self.outgoing.is_none()
             && self.socket.writes == 0
     }
 
-    /// Whether whoever is there only looked whether somebody answers.
+    /// Whether the peer only checked that the port answers.
     pub(crate) fn is_silent_probe(&self) -> bool {
         self.is_probe && self.is_silent()
     }
 
-    /// Whether bytes from the client may be read now: whoever takes them must have taken the last.
+    /// Whether bytes from the client may be read now: the ones before must have been taken.
     pub(crate) fn wants_client_bytes(&self) -> bool {
         let has_room = match self.phase {
             Phase::Waiting => false,
@@ -310,7 +225,7 @@ impl Connection {
             && self.attached.as_ref().is_some_and(Attached::wants_reading)
     }
 
-    /// Whether the client is read although what it has sent waits: while the attached socket's peer
+    /// Whether the client is read although earlier bytes wait: while the attached socket's peer
     /// is being reached, which may take seconds, so that the client's end is noticed, and an error
     /// of its answered by an alert.
     fn reads_ahead(&self) -> bool {
@@ -328,7 +243,7 @@ impl Connection {
         self.outgoing.is_some() || self.untaken.is_some() || self.attached_has_pending()
     }
 
-    /// Whether one direction has ended, or will with what is pending.
+    /// Whether one direction has ended, or will with the pending bytes.
     pub(crate) fn is_half_closed(&self) -> bool {
         self.inward != Direction::Open || self.outward != Direction::Open
     }
@@ -343,11 +258,9 @@ impl Connection {
     /// Bytes that stand in front of the next ones from the client, or will: the start of a hello
     /// is put there when the rest has come.
     pub(crate) fn carried_len(&self) -> usize {
-        match (&self.session, self.early.as_deref()) {
-            (Some(session), _) => session.partial_len(),
-            (None, Some(Early::Gathering(gathering))) => gathering.room_len(),
-            (None, Some(Early::Whole(bytes))) => bytes.len(),
-            (None, None) => 0,
+        match &self.tls {
+            ClientTls::Begun { session, .. } => session.partial_len(),
+            ClientTls::Before(early) => early.as_ref().map_or(0, |early| early.room_len()),
         }
     }
 
@@ -363,19 +276,59 @@ impl Connection {
 
     /// Appends `more` to those bytes where nothing but more waiting comes of it.
     pub(crate) fn append_carried(&mut self, more: &[u8]) -> bool {
-        self.session.as_mut().is_some_and(|session| session.append_partial(more))
+        self.tls.session_mut().is_some_and(|session| session.append_partial(more))
     }
 
     /// Moves those bytes into `into`, or leaves room for them.
     pub(crate) fn take_carried(&mut self, into: &mut Buffer) {
-        match (&mut self.session, self.early.as_deref()) {
-            (Some(session), _) => session.take_partial(into),
-            (None, Some(Early::Gathering(gathering))) => into.fill(gathering.room_len()),
-            (None, Some(Early::Whole(bytes))) => {
-                into.append(bytes);
-                self.early = None;
-            }
-            (None, None) => {}
+        match &mut self.tls {
+            ClientTls::Begun { session, .. } => session.take_partial(into),
+            ClientTls::Before(early) => match early.as_deref() {
+                Some(Early::Gathering(gathering)) => into.fill(gathering.room_len()),
+                Some(Early::Whole(bytes)) => {
+                    into.append(bytes);
+                    *early = None;
+                }
+                None => {}
+            },
+        }
+    }
+}
+
+impl ClientTls {
+    pub(crate) fn session(&self) -> Option<&ServerSession> {
+        match self {
+            Self::Before(_) => None,
+            Self::Begun { session, .. } => Some(session),
+        }
+    }
+
+    pub(crate) fn session_mut(&mut self) -> Option<&mut ServerSession> {
+        match self {
+            Self::Before(_) => None,
+            Self::Begun { session, .. } => Some(session),
+        }
+    }
+
+    pub(crate) fn context(&self) -> Option<&Rc<LaneContext>> {
+        match self {
+            Self::Before(_) => None,
+            Self::Begun { context, .. } => Some(context),
+        }
+    }
+}
+
+impl Times {
+    fn new(accepted_us: u64, now_ms: u64) -> Self {
+        Self {
+            accepted_us,
+            handshake_us: None,
+            active_ms: now_ms,
+            client_ms: now_ms,
+            backend_ms: now_ms,
+            armed_ms: u64::MAX,
+            tickets_due_ms: u64::MAX,
+            service_due_ms: u64::MAX,
         }
     }
 }

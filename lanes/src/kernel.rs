@@ -3,6 +3,11 @@
 //! [`Linux`] is the real thing. The trait exists so that the tests can run the same loop over a
 //! kernel that reads and writes short, says "try again" at any point, or resets a connection.
 
+pub mod listener;
+pub mod liveness;
+pub mod processors;
+pub mod reuseport;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -6,53 +6,33 @@
 //! a lane's memory: it posts [`mailbox::Mail`], which the lane reads between two events.
 //!
 //! ```text
-//!  kernel::Kernel   accept, recv, send, connect: the only system calls on the path of a byte
-//!      |
-//!  lane + accept    epoll, fairness: one read per direction and turn, then the next connection
-//!      |
-//!  progress         hellos -> session -> plaintext; deadlines; orders from another thread
-//!      |
-//!  service + link   the terminator's relay, or the Node addon
+//!  lane/         the event loop: accept, admission of handshakes, generations, orders, drain
+//!    |
+//!  turn/         what a connection does in a turn: hello, session, plaintext, deadlines
+//!    |
+//!  service       takes the plaintext: the terminator's relay, or the Node addon
+//!    |
+//!  connection/   the state of a connection, its sockets, buffers, and what a service sees of it
+//!    |
+//!  reactor/      poll, timers, clock           shared/   generations, mail, counters, handover
+//!    |
+//!  kernel/       accept, recv, send, connect: the only system calls on the path of a byte
 //! ```
 #![forbid(unsafe_code)]
 
-mod accept;
-mod admission;
-pub mod arena;
-mod attached;
-mod buffers;
 pub mod cause;
 mod connection;
-mod core;
-pub mod counters;
-mod drain;
 pub mod failure;
-pub mod generation;
-pub mod handover;
-mod hellos;
 pub mod kernel;
 mod lane;
-pub mod limits;
-pub mod link;
-pub mod listener;
-pub mod liveness;
-pub mod mailbox;
-pub mod orders;
-mod outbox;
-mod plain;
-mod pool;
-mod progress;
-mod publish;
-mod replicas;
-mod revoked;
+mod reactor;
+mod replica;
 pub mod service;
-pub mod start;
-pub mod steer;
-pub mod thread;
-pub mod timeouts;
-mod token;
+mod shared;
 mod turn;
-mod unfinished;
-mod wheel;
 
-pub use lane::LaneEnd;
+pub use connection::link;
+pub use kernel::{listener, liveness, reuseport as steer};
+pub use lane::{arena, start, thread};
+pub use service::LaneEnd;
+pub use shared::{counters, generation, handover, limits, mailbox, orders, timeouts};

@@ -10,12 +10,11 @@ use sealane_engine::hello::{Hello, Offered};
 use sealane_engine::tickets::LaneClock;
 
 use crate::cause::Cause;
+use crate::connection::link::{Arrivals, Link};
 use crate::failure::Failure;
-use crate::generation::Generation;
 use crate::kernel::Kernel;
-use crate::lane::LaneEnd;
-use crate::link::{Arrivals, Link};
-use crate::orders::{Choice, ConnectionId, Order, Seen};
+use crate::shared::generation::Generation;
+use crate::shared::orders::{Choice, ConnectionId, Order, Seen};
 
 /// What a lane does with the plaintext of its connections.
 ///
@@ -44,7 +43,7 @@ use crate::orders::{Choice, ConnectionId, Order, Seen};
 /// A panic in a call that is about one connection costs that connection. In another it ends the
 /// lane: the service is dropped, without `stopped`.
 ///
-/// [`ORDERS_MAX`]: crate::orders::ORDERS_MAX
+/// [`ORDERS_MAX`]: crate::shared::orders::ORDERS_MAX
 pub trait Service {
     /// What the service keeps for one connection.
     type Connection;
@@ -177,6 +176,15 @@ pub trait Service {
     /// hundred bytes.
     fn wants_ja4(&self) -> bool {
         false
+    }
+
+    /// A client that the service has admitted has a connection.
+    fn accepted(
+        &mut self,
+        _id: ConnectionId,
+        _client: Option<SocketAddr>,
+        _settings: &Self::Settings,
+    ) {
     }
 
     /// A ClientHello has arrived: who decides under which context the client is admitted? With
@@ -382,4 +390,11 @@ pub struct EndedConnection<'a> {
     pub received_bytes: u64,
     /// Plaintext bytes sent to the client.
     pub sent_bytes: u64,
+}
+
+/// How a lane ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneEnd {
+    /// Connections that were still moving bytes, or still in their handshake, and had to be cut.
+    pub cut: usize,
 }

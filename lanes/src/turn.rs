@@ -1,22 +1,39 @@
 //! A connection's turn: what it borrows from its lane, each part apart from the others, and what of
 //! that its service is lent.
 
+pub(crate) mod client_hello;
+mod deadlines;
+mod plain;
+mod progress;
+
+use std::rc::Rc;
+
 use sealane_engine::buffer::Buffer;
 
-use crate::buffers::Buffers;
 use crate::cause::Cause;
-use crate::core::Core;
+use crate::connection::Connection;
+use crate::connection::buffers::Buffers;
+use crate::connection::link::Link;
 use crate::kernel::Kernel;
-use crate::lane::{Entry, Lane};
-use crate::link::Link;
+use crate::reactor::Reactor;
+use crate::replica::LaneGeneration;
 use crate::service::Service;
 
 /// One connection, with what it borrows from its lane for a turn.
 pub(crate) struct Turn<'a, S: Service, K: Kernel> {
-    pub(crate) core: &'a mut Core<K>,
+    pub(crate) reactor: &'a mut Reactor<K>,
     pub(crate) buffers: &'a mut Buffers,
     pub(crate) service: &'a mut S,
     pub(crate) entry: &'a mut Entry<S>,
+}
+
+/// A connection with its generation and what the service keeps for it.
+pub(crate) struct Entry<S: Service> {
+    pub(crate) connection: Connection,
+    pub(crate) generation: Rc<LaneGeneration<S::Settings>>,
+    /// The listener's position in the generation.
+    pub(crate) listener: usize,
+    pub(crate) state: Option<S::Connection>,
 }
 
 /// The service, and what it is lent for a call about the connection.
@@ -32,7 +49,7 @@ pub(crate) struct Call<'a, S: Service, K: Kernel> {
 impl<S: Service, K: Kernel> Turn<'_, S, K> {
     pub(crate) fn link(&mut self) -> Link<'_, K> {
         let outbox = &mut self.buffers.outbox;
-        Link { core: self.core, outbox, connection: &mut self.entry.connection }
+        Link { reactor: self.reactor, outbox, connection: &mut self.entry.connection }
     }
 
     /// Calls the service, if the connection has got as far as having one.
@@ -57,23 +74,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
         Some(Call {
             service: self.service,
             state: state.as_mut()?,
-            link: Link { core: self.core, outbox, connection },
+            link: Link { reactor: self.reactor, outbox, connection },
             received,
             plain,
             settings: &generation.listener(*listener).settings,
-        })
-    }
-}
-
-impl<S: Service, K: Kernel> Lane<S, K> {
-    /// What a turn of this connection needs, if it is still there.
-    pub(crate) fn turn(&mut self, slot: usize) -> Option<Turn<'_, S, K>> {
-        let entry = self.entries.get_mut(slot)?;
-        Some(Turn {
-            core: &mut self.core,
-            buffers: &mut self.buffers,
-            service: &mut self.service,
-            entry,
         })
     }
 }

@@ -3,14 +3,13 @@
 use std::io;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-
-use crate::said::{Priority, say_at};
+use tracing::warn;
 
 /// Lets nobody else of this user read this process's memory, and no file get it: for programs that
 /// have keys there.
 pub fn hide_memory() {
     if let Err(error) = set_core_dumps(false) {
-        say_at(Priority::Warning, &format!("cannot decide who may look into memory: {error}"));
+        warn!("cannot decide who may look into memory: {error}");
     }
 }
 

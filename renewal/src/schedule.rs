@@ -241,7 +241,7 @@ impl Schedule {
         }
         let id = self.queues.pop_ask(now)?;
         let certificate = self.certificates.get_mut(&id)?;
-        certificate.ask_at = None;
+        certificate.info.ask_at = None;
         let authority = certificate.held?.authority?;
         self.renewal_asks_in_flight += 1;
         let ticket = self.issue(Flight::RenewalInfo { id });
@@ -277,20 +277,20 @@ impl Schedule {
     fn informed(&mut self, now: UnixSeconds, id: CertificateId, outcome: &Outcome) {
         let Some(certificate) = self.certificates.get_mut(&id) else { return };
         let Outcome::RenewalInfo { start, end, retry_after_s } = *outcome else {
-            certificate.ask_failures = certificate.ask_failures.saturating_add(1);
-            let wait_s = retry::wait_s(certificate.ask_failures, &mut self.random);
+            certificate.info.failures = certificate.info.failures.saturating_add(1);
+            let wait_s = retry::wait_s(certificate.info.failures, &mut self.random);
             return self.plan_ask(now, id, Some(wait_s.min(RENEWAL_ASK_S)));
         };
-        certificate.ask_failures = 0;
+        certificate.info.failures = 0;
         let window = Window { start, end };
-        let is_news = certificate.told != Some(window);
-        certificate.told = Some(window);
+        let is_news = certificate.info.last != Some(window);
+        certificate.info.last = Some(window);
         if is_news
             && !certificate.is_forced
             && let Some(held) = certificate.held
         {
             let moment = held.moment_in(window, &mut self.random);
-            certificate.window = moment.map(|_| window);
+            certificate.info.window = moment.map(|_| window);
             certificate.renew_at = moment.unwrap_or_else(|| held.renew_at());
             // Who waits after a failure goes on waiting.
             if certificate.failures == 0 && certificate.state != State::Ordering {
@@ -317,7 +317,7 @@ impl Schedule {
             None => self.random.u64(0..=RENEWAL_ASK_S),
         };
         self.queues.remove_ask(id, certificate);
-        certificate.ask_at = Some(now.plus(wait_s));
+        certificate.info.ask_at = Some(now.plus(wait_s));
         self.queues.insert_ask(id, certificate);
     }
 
@@ -365,12 +365,7 @@ struct Certificate {
     due: UnixSeconds,
     /// When it is to be renewed if nothing fails.
     renew_at: UnixSeconds,
-    /// The window that `renew_at` is in.
-    window: Option<Window>,
-    /// What the authority said last, good or not.
-    told: Option<Window>,
-    ask_at: Option<UnixSeconds>,
-    ask_failures: u32,
+    info: Info,
     failures: u32,
     /// Authorities that refused it for good, a bit each.
     refused_by: u16,
@@ -383,6 +378,17 @@ struct Certificate {
     is_forced: bool,
 }
 
+/// Renewal information of the authority.
+#[derive(Debug, Default)]
+struct Info {
+    /// The window that the time of the renewal is in.
+    window: Option<Window>,
+    /// The last window of the authority, good or not.
+    last: Option<Window>,
+    ask_at: Option<UnixSeconds>,
+    failures: u32,
+}
+
 impl Certificate {
     fn new(now: UnixSeconds, names: Box<[String]>, held: Option<Held>, is_demanded: bool) -> Self {
         let renew_at = held.map_or(now, |held| held.renew_at());
@@ -392,10 +398,7 @@ impl Certificate {
             state: State::None,
             due: renew_at,
             renew_at,
-            window: None,
-            told: None,
-            ask_at: None,
-            ask_failures: 0,
+            info: Info::default(),
             failures: 0,
             refused_by: 0,
             reserved: None,

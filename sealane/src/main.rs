@@ -9,16 +9,18 @@ use sealane_command_line::exit::Exit;
 use sealane_config::Config;
 use sealane_control::file_tables::FileTables;
 use sealane_control::{ConfigSource, Control, ServeError};
-use sealane_operator::{Priority, say_at};
+use sealane_operator::log;
 use sealane_relay::Relay;
+use tracing::error;
 
 fn main() -> Exit {
+    log::start("sealane");
     match commands::run(Arguments::from_process().command, start_control) {
         Ok(exit) => exit,
         // The reader of our output has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
         Err(error) => {
-            say_at(Priority::Error, &error.to_string());
+            error!("{error}");
             Exit::Failed
         }
     }

@@ -9,13 +9,21 @@ use std::collections::BTreeSet;
 use sealane_engine::certificates::CertificateDigest;
 
 use crate::error::Fault;
-use crate::examine::Examined;
-use crate::names::Row;
 use crate::record::Record;
+use crate::row::{Row, digest_from};
 use crate::tables::{
-    CERTIFICATES, EXPIRY, GONE, INTERMEDIATES, NAMES, SEALED_WITH, chain_part, digest_from,
+    CERTIFICATES, EXPIRY, GONE, INTERMEDIATES, NAMES, SEALED_WITH, chain_part,
     digest_of_expiry_key, expiry_key,
 };
+
+/// What was found in a store that is in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Examined {
+    /// Certificates in it.
+    pub certificates: u64,
+    /// Names in it.
+    pub names: u64,
+}
 
 /// What is known of the tables so far.
 #[derive(Default)]

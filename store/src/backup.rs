@@ -11,8 +11,9 @@ use std::path::Path;
 use heed::{CompactionOption, PutFlags, RwTxn};
 
 use crate::error::{Fault, StoreError};
+use crate::row::digest_from;
 use crate::store::{Store, lock_folder};
-use crate::tables::{Tables, digest_from};
+use crate::tables::Tables;
 
 impl Store {
     /// Writes the store as it is at this moment to the new file `to`, for this user alone, and

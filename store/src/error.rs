@@ -3,11 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::files::{DATA_FILE, LOCK_FILE};
 use crate::pages::PageFault;
 use crate::record::RecordError;
 use crate::seal::{SealingKeyError, SealingKeyId};
 use crate::state::STATE_FILE;
-use crate::store::{DATA_FILE, LOCK_FILE};
 use crate::{KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, MAP_BYTES, READERS_MAX};
 
 /// Why a store does not do what it was asked for; `path` is the store's. The fault is the

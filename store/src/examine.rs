@@ -11,22 +11,15 @@ use std::path::Path;
 use heed::{AnyTls, RoTxn};
 use rustix::fs::Advice;
 
-use crate::agreement::Agreement;
+use crate::agreement::{Agreement, Examined};
 use crate::error::{FORMAT, Fault, StoreError};
+use crate::files::DATA_FILE;
 use crate::lock_file;
 use crate::pages::{Metas, Visitors, Walk};
 use crate::regular::open_regular;
-use crate::store::{DATA_FILE, Store, share_folder};
-use crate::tables::{Tables, digest_from, digest_of_expiry_key, expiry_key};
-
-/// What was found in a store that is in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Examined {
-    /// Certificates in it.
-    pub certificates: u64,
-    /// Names in it.
-    pub names: u64,
-}
+use crate::row::digest_from;
+use crate::store::{Store, share_folder};
+use crate::tables::{Tables, digest_of_expiry_key, expiry_key};
 
 /// Reads all of the store in the folder `path`, while no process writes to it; others may read.
 /// Calls `begun` as soon as nobody has to be waited for any more.

@@ -1,6 +1,7 @@
 //! A store together with the keys to its seals: what serves, and what writes private keys.
 
-mod sweep;
+mod removal;
+pub(crate) mod sweep;
 mod view;
 
 use std::collections::BTreeSet;
@@ -21,8 +22,6 @@ use crate::removal::AHEAD_S_MAX;
 use crate::seal::{NONCE_BYTES, OpenError, Sealed, SealingKeyId, SealingKeys};
 use crate::store::Store;
 use crate::tables::{Tables, chain_digest};
-
-pub use sweep::Resealed;
 
 /// A store whose private keys can be opened, all of them.
 #[derive(Debug)]

@@ -21,6 +21,7 @@ mod behind;
 mod erase;
 mod error;
 mod examine;
+mod files;
 mod group;
 mod kept;
 mod keyed;
@@ -32,6 +33,7 @@ mod pem;
 mod record;
 mod regular;
 mod removal;
+mod row;
 mod seal;
 mod served;
 mod state;
@@ -42,21 +44,24 @@ mod tests;
 mod unlocked;
 mod word;
 
+pub use agreement::Examined;
 pub use behind::FLEET_CLUSTER;
 pub use error::StoreError;
-pub use examine::{Examined, examine};
+pub use examine::examine;
+pub use files::DATA_FILE;
 pub use group::{NAMES_SOCKET, Sharing};
 pub use kept::{
     HTTP_01, KEPT_BYTES_MAX, KEPT_NAME_BYTES_MAX, KeptChange, KeptEntry, TICKET_ROOTS, TLS_ALPN_01,
 };
-pub use keyed::{Imported, KeyedStore, Resealed};
+pub use keyed::sweep::Resealed;
+pub use keyed::{Imported, KeyedStore};
 pub use pem::pem_text;
 pub use record::{Record, RecordError};
 pub use removal::{AHEAD_S_MAX, Removal};
 pub use seal::{SealingKeyError, SealingKeyId, SealingKeys, UnsealError};
 pub use served::{READ_BYTES_MAX, ReadBack, SCANNED_MAX, Served};
-pub use state::{STATE_FILE, Stamp};
-pub use store::{DATA_FILE, Listed, Look, Removed, Store, Summary};
+pub use state::{Look, STATE_FILE, Stamp};
+pub use store::{Listed, Removed, Store, Summary};
 pub use tables::chain_digest;
 pub use word::WORD_BYTES_MAX;
 

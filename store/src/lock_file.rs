@@ -6,10 +6,9 @@ use std::path::Path;
 
 use crate::READERS_MAX;
 use crate::error::Fault;
-use crate::regular::open_regular_to_write;
+use crate::files::LOCK_FILE;
+use crate::regular::{begun_file, open_regular_to_write};
 use crate::state::Stamp;
-use crate::store::LOCK_FILE;
-use crate::tables::begun_file;
 
 /// The lock file of a database that is open. LMDB maps it; we read it as a file.
 pub(crate) struct LockFile(File);
@@ -72,7 +71,9 @@ impl LockFile {
 /// were: LMDB believes it, and goes through all of them. To close the file undoes the locks of this
 /// process, so this is for one that has no store open.
 pub(crate) fn check(folder: &Path) -> Result<(), Fault> {
-    let Some((file, len)) = begun_file(&folder.join(LOCK_FILE))? else { return Ok(()) };
+    let Some((file, len)) = begun_file(&folder.join(LOCK_FILE)).map_err(heed::Error::Io)? else {
+        return Ok(());
+    };
     let mut header = [0; READERS_HEADER];
     if len < (READERS_HEADER + READER_BYTES) as u64 {
         return Err(Fault::Lock("its lock file is cut"));

@@ -8,11 +8,10 @@ use sealane_engine::certificates::CertificateDigest;
 
 use crate::error::{FORMAT, Fault, StoreError};
 use crate::keyed::KeyedStore;
-use crate::names::Row;
 use crate::record::Record;
+use crate::row::{Row, digest_from};
 use crate::seal::SealingKeys;
 use crate::store::Store;
-use crate::tables::digest_from;
 
 impl KeyedStore {
     /// Joins a store with its keys, whatever format it has: one of format 1 is rewritten first, and

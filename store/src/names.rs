@@ -5,49 +5,13 @@
 //! but not lead a name to another certificate.
 
 use heed::RwTxn;
-use sealane_engine::certificates::{CertificateDigest, KeyType, StoreId, StoredCertificate};
+use sealane_engine::certificates::{CertificateDigest, StoreId, StoredCertificate};
 
 use crate::error::Fault;
-use crate::record::{KEY_TYPE_BYTES, key_type_bytes, key_type_from};
-use crate::seal::{PROOF_BYTES, Proof, SealingKeyId, SealingKeys};
-use crate::tables::{Tables, digest_from};
-
-/// A row that borrows from the database's page.
-pub(crate) struct Row<'t> {
-    entries: &'t [[u8; ENTRY_BYTES]],
-    proof: Proof,
-}
-
-impl<'t> Row<'t> {
-    /// Reads what [`Rows::write`] writes.
-    pub(crate) fn parse(bytes: &'t [u8]) -> Result<Self, Fault> {
-        let cut = || Fault::What("the entry of a name is cut");
-        let (entries, proof) = bytes.split_last_chunk::<PROOF_BYTES>().ok_or_else(cut)?;
-        match entries.as_chunks() {
-            ([], _) => Err(cut()),
-            (entries, []) => Ok(Self { entries, proof: Proof::parse(*proof) }),
-            _ => Err(cut()),
-        }
-    }
-
-    /// Reads a row of the format before this one, which proved nothing.
-    pub(crate) fn parse_unproven(bytes: &[u8]) -> Result<Vec<StoredCertificate>, Fault> {
-        match bytes.as_chunks() {
-            (entries, []) => entries.iter().map(entry).collect(),
-            _ => Err(Fault::What("the entry of a name is cut")),
-        }
-    }
-
-    /// The certificates, whoever wrote them there.
-    pub(crate) fn certificates(&self) -> Result<Vec<StoredCertificate>, Fault> {
-        self.entries.iter().map(entry).collect()
-    }
-
-    /// What proves it.
-    pub(crate) fn sealing_key(&self) -> SealingKeyId {
-        self.proof.id
-    }
-}
+use crate::record::key_type_bytes;
+use crate::row::Row;
+use crate::seal::SealingKeys;
+use crate::tables::Tables;
 
 /// Rows with their proofs.
 #[derive(Clone, Copy)]
@@ -125,12 +89,3 @@ impl Rows<'_> {
         Ok(self.tables.names.put(txn, name, &bytes)?)
     }
 }
-
-fn entry(bytes: &[u8; ENTRY_BYTES]) -> Result<StoredCertificate, Fault> {
-    let (kind, digest) = bytes.split_at(KEY_TYPE_BYTES);
-    let kind = kind.try_into().map_err(|_| Fault::What("the entry of a name is cut"))?;
-    let key_type: KeyType = key_type_from(kind)?;
-    Ok(StoredCertificate { digest: digest_from(digest)?, key_type })
-}
-
-const ENTRY_BYTES: usize = KEY_TYPE_BYTES + 32;

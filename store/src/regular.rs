@@ -34,6 +34,20 @@ pub(crate) fn open_folder(path: &Path) -> io::Result<File> {
     Ok(File::from(open(path, flags, Mode::empty())?))
 }
 
+/// A regular file and its length; none if it is not there, or empty, as a process leaves it that
+/// was ended when it made it: LMDB begins again.
+///
+/// # Errors
+/// The system's, or it is no regular file.
+pub(crate) fn begun_file(path: &Path) -> io::Result<Option<(File, u64)>> {
+    let file = match open_regular(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let len = file.metadata()?.len();
+    Ok((len > 0).then_some((file, len)))
+}
+
 fn checked(path: &Path, access: OFlags) -> io::Result<File> {
     let flags = access | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(open(path, flags, Mode::empty())?);

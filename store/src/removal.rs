@@ -9,7 +9,6 @@ use std::ops::Bound;
 use heed::{AnyTls, RoTxn, RwTxn};
 
 use crate::error::{Fault, StoreError};
-use crate::keyed::KeyedStore;
 use crate::store::{Removed, Store};
 use crate::tables::Tables;
 
@@ -124,40 +123,6 @@ impl Store {
     }
 }
 
-impl KeyedStore {
-    /// Serves nothing for a name that was put before it was removed, and remembers the word.
-    pub(crate) fn apply_removal(
-        &self,
-        txn: &mut RwTxn<'_>,
-        removal: &Removal,
-    ) -> Result<(), Fault> {
-        let tables = &self.store().tables;
-        let word = match tables.removal(txn, &removal.name)? {
-            Some(here) => Removal {
-                name: here.name,
-                at_s: here.at_s.max(removal.at_s),
-                until_s: here.until_s.max(removal.until_s),
-            },
-            None => removal.clone(),
-        };
-        tables.put_removal(txn, &word)?;
-        // Of a row that nobody proves nothing is kept.
-        let served = self.rows().named(txn, &word.name).unwrap_or_default();
-        let (mut left, mut gone) = (Vec::new(), Vec::new());
-        for entry in served {
-            match tables.record(txn, entry.digest) {
-                Ok(Some(record)) if record.imported_s > word.at_s => left.push(entry),
-                _ => gone.push(entry.digest),
-            }
-        }
-        match left.is_empty() {
-            true => drop(tables.names.delete(txn, &word.name)?),
-            false => self.rows().write(txn, &word.name, &left)?,
-        }
-        gone.into_iter().try_for_each(|digest| tables.drop_if_unserved(txn, digest).map(drop))
-    }
-}
-
 impl Tables {
     /// The word of a name.
     pub(crate) fn removal(
@@ -188,7 +153,7 @@ impl Tables {
         }))
     }
 
-    fn put_removal(&self, txn: &mut RwTxn<'_>, removal: &Removal) -> Result<(), Fault> {
+    pub(crate) fn put_removal(&self, txn: &mut RwTxn<'_>, removal: &Removal) -> Result<(), Fault> {
         let value = [removal.at_s.to_be_bytes(), removal.until_s.to_be_bytes()].concat();
         Ok(self.meta.put(txn, &[PREFIX, &removal.name].concat(), &value)?)
     }

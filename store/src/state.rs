@@ -36,6 +36,25 @@ pub struct Stamp {
     pub(crate) len: u64,
 }
 
+/// What can be seen of the file from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Whether the lock file is the one that is open, and no shorter. If not, others may write
+    /// what is read here, and a read may end the process.
+    pub has_its_lock: bool,
+    /// Whether the file at the store's path is the one that is open.
+    pub is_open_file: bool,
+    /// Whether the last change was Sealane's.
+    pub is_ours: bool,
+    /// Whether it was found in order, and all changes since were Sealane's.
+    pub is_vouched: bool,
+    /// Whether its length and its first pages are those of a store. If not, a read of the map may
+    /// end the process.
+    pub is_whole: bool,
+    /// How it looks.
+    pub stamp: Stamp,
+}
+
 impl Stamp {
     /// The identity of the file at `path`.
     ///

@@ -1,5 +1,6 @@
 //! The public part of a store: which certificates there are, for which names, until when.
 
+mod guard;
 mod look;
 
 use std::fmt;
@@ -8,30 +9,24 @@ use std::io;
 use std::ops::Bound;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use heed::{AnyTls, RoTxn};
 use rustix::fs::FlockOperation;
 use sealane_engine::certificates::{CertificateDigest, KeyType, StoreId};
 
+use self::guard::Guard;
 use crate::error::{FORMAT, Fault, StoreError};
+use crate::files::DATA_FILE;
 use crate::lock_file::LockFile;
-use crate::regular::open_folder;
+use crate::regular::{begun_file, open_folder};
 use crate::seal::SealingKeyId;
-use crate::state::{Stamp, State};
-use crate::tables::{Tables, begun_file, digest_of_expiry_key, expiry_key};
-
-pub use look::Look;
+use crate::state::{Look, Stamp, State};
+use crate::tables::{Tables, digest_of_expiry_key, expiry_key};
 
 /// An open store without the keys to its seals. A process opens a store once and shares it.
 pub struct Store {
+    guard: Guard,
     id: StoreId,
-    /// The device and the number of the file that is open.
-    file: (u64, u64),
-    has_lost_lock: AtomicBool,
-    is_withdrawn: AtomicBool,
-    /// How the lock file looked when it was opened, if it was.
-    lock: Option<Stamp>,
     path: PathBuf,
     pub(crate) tables: Tables,
 }
@@ -79,7 +74,8 @@ impl Store {
             _ => {}
         }
         let lock = lock_folder(path)?;
-        let begun = begun_file(&path.join(DATA_FILE)).map_err(|fault| fault.at(path))?;
+        let begun = begun_file(&path.join(DATA_FILE));
+        let begun = begun.map_err(|error| Fault::from(heed::Error::Io(error)).at(path))?;
         let (store, format) = Self::of(path, || Tables::create(path))?;
         let store = store.of_present_format(format)?;
         match begun {
@@ -105,11 +101,8 @@ impl Store {
         let lock = tables.lock_file.as_ref().map(LockFile::stamp).transpose();
         let lock = lock.map_err(|fault| fault.at(path))?;
         let store = Self {
+            guard: Guard::new(Stamp::from(&file).file, lock),
             id,
-            file: Stamp::from(&file).file,
-            has_lost_lock: AtomicBool::new(false),
-            is_withdrawn: AtomicBool::new(false),
-            lock,
             path: path.into(),
             tables,
         };
@@ -159,7 +152,7 @@ impl Store {
 
     /// Lets nobody read from it any more, or again: a map of a damaged file may end the process.
     pub fn withdraw(&self, is_withdrawn: bool) {
-        self.is_withdrawn.store(is_withdrawn, Ordering::Release);
+        self.guard.withdraw(is_withdrawn);
     }
 
     /// Lets nobody read from it again, because its lock file was cut or replaced. That file is
@@ -168,16 +161,14 @@ impl Store {
     /// # Errors
     /// The system's; then the end of such a thread may end the process.
     pub fn lose_lock(&self) -> Result<(), StoreError> {
-        self.has_lost_lock.store(true, Ordering::Release);
-        self.withdraw(true);
-        let len = self.lock.map_or(0, |opened| opened.len);
+        let len = self.guard.lose_lock();
         let lengthened = self.tables.lock_file.as_ref().map_or(Ok(()), |file| file.lengthen(len));
         lengthened.map_err(|fault| fault.at(&self.path))
     }
 
     /// Whether nobody may read from it.
     pub fn is_withdrawn(&self) -> bool {
-        self.is_withdrawn.load(Ordering::Acquire)
+        self.guard.is_withdrawn()
     }
 
     /// The folder that it was opened by.
@@ -444,8 +435,3 @@ pub struct Summary {
     /// Sealing keys in use, each with how many private keys it seals.
     pub sealed_with: Vec<(SealingKeyId, u64)>,
 }
-
-/// The file in the folder that holds the store, as LMDB calls it.
-pub const DATA_FILE: &str = "data.mdb";
-/// The file beside it by which processes know of each other's readers.
-pub(crate) const LOCK_FILE: &str = "lock.mdb";

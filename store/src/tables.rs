@@ -6,7 +6,6 @@
 mod change;
 
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use heed::types::{Bytes, Str, U64, Unit};
@@ -17,15 +16,16 @@ use sealane_engine::certificates::{
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{FORMAT, Fault};
+use crate::files::{DATA_FILE, LOCK_FILE};
 use crate::group::share_with_group;
 use crate::lock_file::{LockFile, Reader};
-use crate::names::Row;
+
 use crate::pages::{Metas, Visitors, Walk};
 use crate::record::Record;
-use crate::regular::open_regular;
+use crate::regular::begun_file;
+use crate::row::{Row, digest_from};
 use crate::seal::SealingKeyError;
 use crate::state::STATE_FILE;
-use crate::store::{DATA_FILE, LOCK_FILE};
 use crate::unlocked::unlock;
 use crate::{GONE_REMEMBERED_MAX, MAP_BYTES, READERS_MAX};
 
@@ -349,24 +349,15 @@ impl Tables {
 /// Whether the file at `path`, if there is one, is as long as it says. LMDB maps more than the
 /// file, and whoever reads behind the end of a file is ended by the system.
 fn check_length(path: &Path) -> Result<(), Fault> {
-    let Some((file, len)) = begun_file(&path.join(DATA_FILE))? else { return Ok(()) };
+    let Some((file, len)) = begun_file(&path.join(DATA_FILE)).map_err(heed::Error::Io)? else {
+        return Ok(());
+    };
     let metas = Metas::read(&file)?;
     // The end may be missing, but only if it is free.
     match metas.is_long_enough(len) {
         true => Ok(()),
         false => Ok(Walk::run(&file, &metas.newest, Visitors::default()).map(drop)?),
     }
-}
-
-/// A file and its length; none if it is not there, or empty, as a process leaves it that was ended
-/// when it made it: LMDB begins anew.
-pub(crate) fn begun_file(path: &Path) -> Result<Option<(File, u64)>, Fault> {
-    let file = match open_regular(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(heed::Error::Io)?,
-    };
-    let len = file.metadata().map_err(heed::Error::Io)?.len();
-    Ok((len > 0).then_some((file, len)))
 }
 
 fn environment(path: &Path, flags: EnvFlags) -> Result<Env, Fault> {
@@ -421,10 +412,6 @@ pub(crate) fn digest_of_expiry_key(key: &[u8]) -> Result<CertificateDigest, Faul
 pub(crate) fn chain_part(value: &[u8]) -> Result<&[u8], Fault> {
     let parts = value.split_first_chunk::<COUNT_BYTES>();
     parts.map(|(_, der)| der).ok_or(Fault::What("the entry of an intermediate is cut"))
-}
-
-pub(crate) fn digest_from(bytes: &[u8]) -> Result<CertificateDigest, Fault> {
-    bytes.try_into().map(CertificateDigest).map_err(|_| Fault::What("a digest is cut"))
 }
 
 const COUNT_BYTES: usize = 8;

@@ -5,6 +5,7 @@
 //! instead; a remark made twice in review belongs here.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod layers;
 mod names;
 mod pages;
@@ -34,6 +35,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
             }
         }
     }
+    circles::check(repository, &mut findings);
     pages::check_commands(repository, &mut findings);
     findings
 }

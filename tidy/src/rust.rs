@@ -12,7 +12,7 @@ pub(crate) fn check(file: &File, source: &Source, findings: &mut Vec<Finding>) {
         let message = "begin with `//!` and one sentence about what the file is for";
         findings.push(Finding::new(file, 1, "module-doc", message));
     }
-    let may_be_unsafe = UNSAFE_CRATES.contains(&file.top());
+    let may_be_unsafe = may_be_unsafe(file);
     if let Some(said) = said_by_root(file)
         && !file.text.contains(said)
     {
@@ -93,16 +93,23 @@ fn said_by_root(file: &File) -> Option<&'static str> {
         _ if !is_root => None,
         // Macros that a crate needs may contain it; the module that writes it says so.
         "client-c" | "node" => Some("#![deny(unsafe_code)]"),
-        top if UNSAFE_CRATES.contains(&top) => None,
+        _ if may_be_unsafe(file) => None,
         _ => Some("#![forbid(unsafe_code)]"),
     }
+}
+
+/// Whether `file` is in a crate that may contain unsafe code.
+fn may_be_unsafe(file: &File) -> bool {
+    let contains =
+        |folder: &&str| file.path.strip_prefix(*folder).is_some_and(|rest| rest.starts_with('/'));
+    UNSAFE_CRATES.iter().any(contains)
 }
 
 /// A lock-free ring, a table of open files, calls into C, from C and into the kernel's vDSO, memory
 /// that JavaScript allocates and a file that is mapped into memory cannot be written without;
 /// everything else can.
 const UNSAFE_CRATES: [&str; 7] =
-    ["bytering", "client-c", "file-table", "kernel-random", "libssl", "node", "store"];
+    ["bytering", "client-c", "file-table", "kernel-random", "lab/libssl", "node", "store"];
 
 const DOC_MARKS: [&str; 2] = ["///", "//!"];
 

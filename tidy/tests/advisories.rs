@@ -50,6 +50,10 @@ impl Copy {
             "Cargo.toml",
             "check",
             "deny.toml",
+            "lab/Cargo.lock",
+            "lab/Cargo.toml",
+            "lab/check",
+            "lab/model/Cargo.toml",
             "rust-toolchain.toml",
             "tidy/Cargo.toml",
         ] {

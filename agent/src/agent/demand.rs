@@ -6,11 +6,14 @@ use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use sealane_operator::{Priority, say, say_at, value};
+use sealane_operator::value;
 use sealane_renewal::{CertificateId, Demand, Failure, Held, Outcome, Ticket, UnixSeconds};
 use tokio::task::spawn_local;
+use tracing::{info, warn};
 
-use super::{Agent, Came, now};
+use super::book::{Book, Came};
+use super::orders::Orders;
+use crate::clock::now;
 use crate::ledger::{DemandEntry, LedgerError, OrderEntry, id_of};
 use crate::on_demand::{Asked, Service, Task, Turns, listen};
 use crate::settings::{OnDemandSettings, WantedCertificate};
@@ -61,191 +64,183 @@ impl Demanded {
             known.kept = Some(entry);
         }
     }
-}
 
-impl Agent {
     /// Asks another service from now on; what is known of names stays.
-    pub(super) fn change_service(&mut self, other: Demanded) {
-        let before = std::mem::replace(&mut self.demanded, other);
-        (self.demanded.known, self.demanded.next_lapse) = (before.known, before.next_lapse);
-        self.demanded.turns = before.turns;
+    pub(super) fn change_service(&mut self, other: Self) {
+        let before = std::mem::replace(self, other);
+        (self.known, self.next_lapse) = (before.known, before.next_lapse);
+        self.turns = before.turns;
     }
 
     /// Listens to those who serve on this machine.
-    pub(super) fn listen(&mut self) {
-        let Some(on_demand) = &self.settings.on_demand else { return };
+    pub(super) fn listen(&mut self, book: &Book) {
+        let Some(on_demand) = &book.settings.on_demand else { return };
         for socket in &on_demand.admin {
-            let sender = self.sender.clone();
+            let sender = book.sender.clone();
             // Nobody is there to hear it at the end of the process.
             let tell = move |asked| drop(sender.send(Came::Asked(asked)));
-            self.demanded.listeners.push(Task::begin(listen(socket.clone(), tell)));
+            self.listeners.push(Task::begin(listen(socket.clone(), tell)));
         }
     }
 
     /// Takes up what is remembered. `before` has what was looked after until now.
-    pub(super) fn adopt_demands(
+    pub(super) fn adopt(
         &mut self,
+        book: &mut Book,
+        under_way: &Orders,
         demands: Vec<(DemandEntry, Option<Held>)>,
         orders: &[(CertificateId, OrderEntry)],
         before: &HashMap<CertificateId, WantedCertificate>,
     ) {
-        let Some(on_demand) = &self.settings.on_demand else {
-            self.demanded.known.clear();
+        let Some(on_demand) = &book.settings.on_demand else {
+            self.known.clear();
             return;
         };
         let challenge = &on_demand.challenge;
         for (entry, held) in demands {
             let id = id_of(std::slice::from_ref(&entry.name));
-            if self.certificates.contains_key(&id) {
+            if book.certificates.contains_key(&id) {
                 // It is listed now, and lives as long as that.
-                self.demanded.known.remove(&id);
+                self.known.remove(&id);
                 continue;
             }
             let names = vec![entry.name.clone()];
             let is_ordered = orders.iter().any(|(ordered, _)| *ordered == id);
-            let is_known = before.contains_key(&id) || self.under_way.contains_key(&id);
+            let is_known = before.contains_key(&id) || under_way.is_under_way(id);
             match held {
                 Some(held) => {
-                    self.schedule.want(now(), id, names.clone(), Some(held));
+                    book.schedule.want(now(), id, names.clone(), Some(held));
                 }
                 None if is_ordered || is_known => {
-                    self.schedule.resume_demand(now(), id, &entry.name);
+                    book.schedule.resume_demand(now(), id, &entry.name);
                 }
                 // Another machine may be ordering it.
-                None if self.fleet.is_some() && now().0 < entry.seen_s + FLEET_ORDER_S => continue,
+                None if book.fleet.is_some() && now().0 < entry.seen_s + FLEET_ORDER_S => continue,
                 // Allowed once, and nothing came of it: who comes again is asked about again.
                 None => {
-                    self.forget_demand(&entry.name);
+                    forget_demand(book, &entry.name);
                     continue;
                 }
             }
             let wanted = WantedCertificate { challenge: challenge.clone(), names };
-            self.certificates.insert(id, wanted);
+            book.certificates.insert(id, wanted);
             let kept = Some(entry.clone());
-            let known = self.demanded.known.entry(id).or_insert_with(|| Known::new(entry));
+            let known = self.known.entry(id).or_insert_with(|| Known::new(entry));
             known.kept = kept;
         }
-        let listed = &self.certificates;
-        self.demanded.known.retain(|id, _| listed.contains_key(id));
+        let listed = &book.certificates;
+        self.known.retain(|id, _| listed.contains_key(id));
     }
 
     /// Looks after names on demand, too, that other machines of the fleet have obtained: the one
     /// that has may be gone when they are to be renewed. These names, or all that there are.
-    pub(super) fn adopt_shared_demands(&mut self, of: Option<&[String]>) {
-        if self.fleet.is_none() || self.settings.on_demand.is_none() {
+    pub(super) fn adopt_shared(
+        &mut self,
+        book: &mut Book,
+        under_way: &Orders,
+        of: Option<&[String]>,
+    ) {
+        if book.fleet.is_none() || book.settings.on_demand.is_none() {
             return;
         }
         let entries = match of {
-            Some([name]) => self.ledger.demand(name).map(|found| found.into_iter().collect()),
+            Some([name]) => book.ledger.demand(name).map(|found| found.into_iter().collect()),
             Some(_) => return,
-            None => self.ledger.demands(),
+            None => book.ledger.demands(),
         };
         let mut adopted = Vec::new();
         for entry in entries.unwrap_or_default() {
             let names = std::slice::from_ref(&entry.name);
-            if !self.certificates.contains_key(&id_of(names))
-                && let Ok(Some(held)) = self.ledger.held(names)
+            if !book.certificates.contains_key(&id_of(names))
+                && let Ok(Some(held)) = book.ledger.held(names)
             {
-                let held = super::held_of(&self.settings, &held);
+                let held = book.held_of(&held);
                 adopted.push((entry, Some(held)));
             }
         }
         if !adopted.is_empty() {
-            self.adopt_demands(adopted, &[], &HashMap::new());
+            self.adopt(book, under_way, adopted, &[], &HashMap::new());
         }
     }
 
     /// Whether a name was allowed on demand that no other machine looks after yet: they do once
     /// there is a certificate.
-    pub(super) fn knows_alone(&self, id: CertificateId) -> bool {
-        self.demanded.known.get(&id).is_some_and(|known| {
-            let held = self.ledger.held(std::slice::from_ref(&known.entry.name));
+    pub(super) fn knows_alone(&self, book: &Book, id: CertificateId) -> bool {
+        self.known.get(&id).is_some_and(|known| {
+            let held = book.ledger.held(std::slice::from_ref(&known.entry.name));
             held.is_ok_and(|held| held.is_none())
         })
     }
 
-    /// Remembers a name on demand, on all machines of a fleet.
-    fn keep_demand(&self, entry: &DemandEntry) -> Result<(), LedgerError> {
-        let (name, value) = self.ledger.keep_demand(entry)?;
-        if let Some(fleet) = &self.fleet {
-            fleet.put_soon(name, Some(value));
-        }
-        Ok(())
-    }
-
-    /// When a client of any machine was seen that asked for it, in Unix time.
-    fn seen_s(&self, entry: &DemandEntry) -> u64 {
-        let shared = self.ledger.demand(&entry.name).ok().flatten();
-        shared.map_or(0, |shared| shared.seen_s).max(entry.seen_s)
-    }
-
     /// Takes what clients have asked for.
-    pub(super) fn note_asked(&mut self, mut asked: Asked) {
+    pub(super) fn note_asked(&mut self, book: &mut Book, mut asked: Asked) {
         for name in &asked.served {
-            self.note_seen(id_of(std::slice::from_ref(name)));
+            self.note_seen(book, id_of(std::slice::from_ref(name)));
         }
-        self.demanded.turns.order(now(), &mut asked.wanted);
+        self.turns.order(now(), &mut asked.wanted);
         for wanted in &asked.wanted {
             let id = id_of(std::slice::from_ref(&wanted.name));
-            match self.schedule.on_demand(now(), id, &wanted.name) {
-                Demand::Begun => self.demanded.turns.note(now(), wanted),
-                Demand::Full => self.demanded.refused_for_rate += 1,
+            match book.schedule.on_demand(now(), id, &wanted.name) {
+                Demand::Begun => self.turns.note(now(), wanted),
+                Demand::Full => self.refused_for_rate += 1,
                 Demand::Held | Demand::Refused { .. } | Demand::UnderWay => {}
             }
         }
-        let is_told = self.demanded.told_at.is_some_and(|at| at.elapsed() < TOLD_INTERVAL);
-        if self.demanded.refused_for_rate > 0 && !is_told {
-            self.demanded.told_at = Some(Instant::now());
-            let count = std::mem::take(&mut self.demanded.refused_for_rate);
-            say_at(
-                Priority::Warning,
-                &format!(
-                    "on_demand: {count} times a name was not asked about, because of rate or \
+        let is_told = self.told_at.is_some_and(|at| at.elapsed() < TOLD_INTERVAL);
+        if self.refused_for_rate > 0 && !is_told {
+            self.told_at = Some(Instant::now());
+            let count = std::mem::take(&mut self.refused_for_rate);
+            warn!(
+                "on_demand: {count} times a name was not asked about, because of rate or \
                      waiting; raise them if these are names of yours"
-                ),
             );
         }
     }
 
-    fn note_seen(&mut self, id: CertificateId) {
-        let Some(known) = self.demanded.known.get_mut(&id) else { return };
+    fn note_seen(&mut self, book: &mut Book, id: CertificateId) {
+        let Some(known) = self.known.get_mut(&id) else { return };
         let now = now();
         known.entry.seen_s = now.0;
         let (entry, lapses) = (known.entry.clone(), known.lapses_at.take());
         let kept_s = known.kept.as_ref().map(|kept| kept.seen_s);
         let name = entry.name.clone();
         // Whichever machine remembered it last.
-        let shared_s = self.ledger.demand(&name).ok().flatten().map(|shared| shared.seen_s);
+        let shared_s = book.ledger.demand(&name).ok().flatten().map(|shared| shared.seen_s);
         let is_old =
             kept_s.max(shared_s).is_none_or(|kept_s| now.0.saturating_sub(kept_s) > SEEN_S);
-        if is_old && self.keep_demand(&entry).is_ok() {
-            self.demanded.kept(id, entry);
+        if is_old && keep_demand(book, &entry).is_ok() {
+            self.kept(id, entry);
         }
         if lapses.is_some() {
-            let held = self.ledger.held(std::slice::from_ref(&name)).ok().flatten();
-            let held = held.map(|held| super::held_of(&self.settings, &held));
-            self.schedule.want(now, id, vec![name], held);
+            let held = book.held(&name);
+            book.schedule.want(now, id, vec![name], held);
         }
     }
 
     /// Asks whether there may be a certificate for a name.
-    pub(super) fn ask_permission(&mut self, ticket: Ticket, id: CertificateId, name: String) {
+    pub(super) fn ask_permission(
+        &self,
+        book: &mut Book,
+        ticket: Ticket,
+        id: CertificateId,
+        name: String,
+    ) {
         let is_listed =
-            self.certificates.values().any(|certificate| certificate.names.contains(&name));
-        let service = self.demanded.service.clone().filter(|_| !is_listed);
+            book.certificates.values().any(|certificate| certificate.names.contains(&name));
+        let service = self.service.clone().filter(|_| !is_listed);
         let Some(service) = service else {
             // Nobody is asked, or its certificate is on its way with others.
             let refused = Outcome::Permission { is_given: false };
-            return self.schedule.happened(now(), ticket, refused);
+            return book.schedule.happened(now(), ticket, refused);
         };
-        let (sender, generation) = (self.sender.clone(), self.generation);
+        let (sender, generation) = (book.sender.clone(), book.generation);
         spawn_local(async move {
             let asked = name.clone();
             let task = spawn_local(async move { service.ask(&asked).await });
             let outcome = match task.await {
                 Ok(Ok(is_given)) => Outcome::Permission { is_given },
                 Ok(Err(why)) => {
-                    say_at(Priority::Warning, &format!("on_demand: {why}"));
+                    warn!("on_demand: {why}");
                     Outcome::Failed(Failure::TryLater)
                 }
                 Err(_) => Outcome::Failed(Failure::TryLater),
@@ -255,46 +250,51 @@ impl Agent {
     }
 
     /// Takes the service's word, before the schedule does.
-    pub(super) fn note_permission(&mut self, id: CertificateId, name: String, outcome: &Outcome) {
-        let Some(on_demand) = &self.settings.on_demand else { return };
+    pub(super) fn note_permission(
+        &mut self,
+        book: &mut Book,
+        id: CertificateId,
+        name: String,
+        outcome: &Outcome,
+    ) {
+        let Some(on_demand) = &book.settings.on_demand else { return };
         if *outcome != (Outcome::Permission { is_given: true }) {
             return;
         }
         let challenge = on_demand.challenge.clone();
-        if let Entry::Vacant(place) = self.certificates.entry(id) {
-            say(&format!("{name}: a client asked for it, and the service allows it"));
+        if let Entry::Vacant(place) = book.certificates.entry(id) {
+            info!("{name}: a client asked for it, and the service allows it");
             place.insert(WantedCertificate { challenge, names: vec![name.clone()] });
             let entry = DemandEntry { name, seen_s: now().0 };
-            self.demanded.known.insert(id, Known::new(entry));
+            self.known.insert(id, Known::new(entry));
         }
     }
 
     /// Whether a certificate that is due is to be ordered: one on demand only if somebody has asked
     /// for it since the one in the store is valid.
-    pub(super) fn is_still_demanded(&mut self, id: CertificateId) -> bool {
-        let Some(known) = self.demanded.known.get(&id) else { return true };
+    pub(super) fn is_still_demanded(&mut self, book: &mut Book, id: CertificateId) -> bool {
+        let Some(known) = self.known.get(&id) else { return true };
         let (entry, is_kept) = (known.entry.clone(), known.kept.is_some());
-        let (name, seen_s) = (entry.name.clone(), self.seen_s(&entry));
-        let held = self.ledger.held(std::slice::from_ref(&name)).ok().flatten();
-        let held = held.map(|held| super::held_of(&self.settings, &held));
+        let (name, seen_s) = (entry.name.clone(), seen_s(book, &entry));
+        let held = book.held(&name);
         if let Some(held) = held.filter(|held| seen_s < held.not_before.0) {
             let left = Duration::from_secs(held.not_after.since(now()));
             let left = value::duration_text(left);
-            say(&format!("{name}: nobody has asked for it; its certificate ends in {left}"));
-            if let Some(known) = self.demanded.known.get_mut(&id) {
+            info!("{name}: nobody has asked for it; its certificate ends in {left}");
+            if let Some(known) = self.known.get_mut(&id) {
                 known.lapses_at = Some(held.not_after);
             }
-            let next = self.demanded.next_lapse.map_or(held.not_after, |at| at.min(held.not_after));
-            self.demanded.next_lapse = Some(next);
-            self.schedule.forget(id);
+            let next = self.next_lapse.map_or(held.not_after, |at| at.min(held.not_after));
+            self.next_lapse = Some(next);
+            book.schedule.forget(id);
             return false;
         }
         // Before it is ordered, so that the order goes on after a restart.
         if !is_kept {
-            match self.keep_demand(&entry) {
-                Ok(()) => self.demanded.kept(id, entry),
+            match keep_demand(book, &entry) {
+                Ok(()) => self.kept(id, entry),
                 Err(error) => {
-                    say_at(Priority::Warning, &format!("{name}: not remembered: {error}"));
+                    warn!("{name}: not remembered: {error}");
                 }
             }
         }
@@ -302,75 +302,104 @@ impl Agent {
     }
 
     /// An order has failed: of a name on demand that may be the end.
-    pub(super) fn settle_demanded(&mut self, id: CertificateId) {
-        if self.schedule.contains(id) || !self.certificates.contains_key(&id) {
+    pub(super) fn settle(&mut self, book: &mut Book, id: CertificateId) {
+        if book.schedule.contains(id) || !book.certificates.contains_key(&id) {
             return;
         }
-        if let Some(known) = self.demanded.known.remove(&id) {
-            self.certificates.remove(&id);
-            self.forget_demand(&known.entry.name);
+        if let Some(known) = self.known.remove(&id) {
+            book.certificates.remove(&id);
+            forget_demand(book, &known.entry.name);
         }
     }
 
     /// Takes certificates out of the store that nobody has asked for and that have run out: who
     /// asks for the name then is one that it is to be asked about.
-    pub(super) fn let_lapse(&mut self, now: UnixSeconds) {
-        if self.demanded.next_lapse.is_none_or(|at| at > now) {
+    pub(super) fn let_lapse(&mut self, book: &mut Book, now: UnixSeconds) {
+        if self.next_lapse.is_none_or(|at| at > now) {
             return;
         }
-        let known = &self.demanded.known;
+        let known = &self.known;
         let lapsed = known.iter().filter(|(_, known)| known.lapses_at.is_some_and(|at| at <= now));
         let lapsed: Vec<_> = lapsed.map(|(id, known)| (*id, known.entry.name.clone())).collect();
         for (id, name) in lapsed {
             // Somebody may have brought another one meanwhile, here or on another machine.
-            let held = self.ledger.held(std::slice::from_ref(&name)).ok().flatten();
-            let held = held.map(|held| super::held_of(&self.settings, &held));
+            let held = book.held(&name);
             if let Some(held) = held.filter(|held| held.not_after > now) {
-                if let Some(known) = self.demanded.known.get_mut(&id) {
+                if let Some(known) = self.known.get_mut(&id) {
                     known.lapses_at = None;
                 }
-                self.schedule.want(now, id, vec![name], Some(held));
+                book.schedule.want(now, id, vec![name], Some(held));
                 continue;
             }
-            self.demanded.known.remove(&id);
-            self.certificates.remove(&id);
-            self.schedule.forget(id);
-            if let Err(error) = self.ledger.remove(&name) {
-                say_at(Priority::Warning, &format!("{name}: not removed: {error}"));
+            self.known.remove(&id);
+            book.certificates.remove(&id);
+            book.schedule.forget(id);
+            if let Err(error) = book.ledger.remove(&name) {
+                warn!("{name}: not removed: {error}");
             }
-            self.forget_demand(&name);
+            forget_demand(book, &name);
         }
-        self.demanded.next_lapse =
-            self.demanded.known.values().filter_map(|known| known.lapses_at).min();
+        self.next_lapse = self.known.values().filter_map(|known| known.lapses_at).min();
     }
 
     /// Whether a certificate is looked after because a client asked for its name.
     pub(super) fn is_demanded(&self, id: CertificateId) -> bool {
-        self.demanded.known.contains_key(&id)
+        self.known.contains_key(&id)
     }
 
     /// Notes that the store has no certificate on demand for a name. One that it had was removed:
     /// the service is asked again when the next client comes. Returns whether it had one.
-    pub(super) fn note_demanded_removed(&mut self, id: CertificateId) -> bool {
-        if self.schedule.held(id).is_none() {
+    fn note_removed(&mut self, book: &mut Book, id: CertificateId) -> bool {
+        if book.schedule.held(id).is_none() {
             return false;
         }
-        self.schedule.forget(id);
-        self.certificates.remove(&id);
-        if let Some(known) = self.demanded.known.remove(&id) {
-            self.forget_demand(&known.entry.name);
+        book.schedule.forget(id);
+        book.certificates.remove(&id);
+        if let Some(known) = self.known.remove(&id) {
+            forget_demand(book, &known.entry.name);
         }
         true
     }
 
-    fn forget_demand(&self, name: &str) {
-        match (self.ledger.drop_demand(name), &self.fleet) {
-            (Err(error), _) => {
-                say_at(Priority::Warning, &format!("{name}: not forgotten: {error}"));
-            }
-            (Ok(shared), Some(fleet)) => fleet.put_soon(shared, None),
-            (Ok(_), None) => {}
+    /// Reports the certificate that the store has now, if any, to the schedule. Returns whether it
+    /// was news. The certificate may have more names than are wanted.
+    pub(super) fn look_again(&mut self, book: &mut Book, id: CertificateId) -> bool {
+        let Some(known) = book.certificates.get(&id) else { return false };
+        let Ok(listed) = book.ledger.held(&known.names) else { return false };
+        if listed.is_none() && self.is_demanded(id) {
+            return self.note_removed(book, id);
         }
+        let held = listed.map(|listed| book.held_of(&listed));
+        let is_news = book.schedule.want(now(), id, known.names.clone(), held);
+        if is_news {
+            book.left.forget(id);
+        }
+        is_news
+    }
+}
+
+/// Remembers a name on demand, on all machines of a fleet.
+fn keep_demand(book: &Book, entry: &DemandEntry) -> Result<(), LedgerError> {
+    let (name, value) = book.ledger.keep_demand(entry)?;
+    if let Some(fleet) = &book.fleet {
+        fleet.put_soon(name, Some(value));
+    }
+    Ok(())
+}
+
+/// When a client of any machine was seen that asked for it, in Unix time.
+fn seen_s(book: &Book, entry: &DemandEntry) -> u64 {
+    let shared = book.ledger.demand(&entry.name).ok().flatten();
+    shared.map_or(0, |shared| shared.seen_s).max(entry.seen_s)
+}
+
+fn forget_demand(book: &Book, name: &str) {
+    match (book.ledger.drop_demand(name), &book.fleet) {
+        (Err(error), _) => {
+            warn!("{name}: not forgotten: {error}");
+        }
+        (Ok(shared), Some(fleet)) => fleet.put_soon(shared, None),
+        (Ok(_), None) => {}
     }
 }
 

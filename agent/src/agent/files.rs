@@ -3,16 +3,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use sealane_certificate_files::read_at_most;
-use sealane_operator::{KeySource, Priority, say, say_at};
+use sealane_operator::KeySource;
 use sealane_store::Stamp;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use super::plan::Plan;
-use super::{Agent, Authorities};
 use crate::settings::{Authority, EtcdSettings, RootSource, Settings};
 
 /// The files as they were read last.
@@ -35,48 +32,19 @@ impl NamedFiles {
         }
     }
 
+    /// Whether files of etcd look different from the last time that this was asked.
+    pub(super) fn has_other_etcd(&mut self) -> bool {
+        self.etcd.has_changed()
+    }
+
+    /// The same of files of authorities.
+    pub(super) fn has_other_authorities(&mut self) -> bool {
+        self.authorities.has_changed()
+    }
+
     /// Whether the authorities' files can be read, and hold something else than `before`.
     pub(super) fn has_other_credentials(&self, before: &Self) -> bool {
         self.credentials.is_some() && self.credentials != before.credentials
-    }
-}
-
-impl Agent {
-    /// Reads files again that have changed. A file that cannot be read changes nothing.
-    pub(super) fn follow_files(&mut self) {
-        if self.files.etcd.has_changed() {
-            self.reread_etcd();
-        }
-        if !self.files.authorities.has_changed() {
-            return;
-        }
-        let read = NamedFiles::of(&self.settings);
-        if !read.has_other_credentials(&self.files) {
-            return;
-        }
-        match Plan::of(&self.settings, &self.ledger) {
-            Ok(plan) => {
-                say("files of [[authority]] have changed: they are read again, and waits end");
-                self.files = read;
-                let fleet = self.fleet.as_ref();
-                self.authorities = Rc::new(Authorities::of(&self.settings, &self.ledger, fleet));
-                self.begin_schedule();
-                self.adopt(plan);
-            }
-            Err(error) => say_at(Priority::Error, &format!("[[authority]]: not read: {error}")),
-        }
-    }
-
-    /// Reads the files of the fleet's cluster again.
-    pub(super) fn reread_etcd(&self) {
-        let Some(fleet) = &self.fleet else { return };
-        match fleet.reread() {
-            Ok(()) => say("fleet: the files of etcd are read again"),
-            Err(error) => say_at(
-                Priority::Warning,
-                &format!("fleet: {error}\n  what was read before is used until this is right"),
-            ),
-        }
     }
 }
 

@@ -8,13 +8,13 @@ use sealane_renewal::AuthorityId;
 use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 
-use super::now;
 use crate::account::Opened;
+use crate::clock::now;
 use crate::dns;
 use crate::failure::Failed;
 use crate::fleet::{Claim, Fleet};
 use crate::ledger::Ledger;
-use crate::order::{Carried, Issued, Wanted};
+use crate::order::state::{Carried, Issued, Wanted};
 use crate::settings::{Authority, Challenge, Settings};
 
 /// The authorities of the settings, each with its account once that is open.

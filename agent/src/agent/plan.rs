@@ -1,19 +1,14 @@
 //! What settings ask for: a [`Plan`], and how an agent and its schedule are told.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use sealane_operator::{Priority, say_at, value};
 use sealane_renewal::{
     self as renewal, AuthorityId, CertificateId, Held, Limits, Rate, Schedule, UnixSeconds,
 };
 use sealane_store::Listed;
-use tokio::task::spawn_local;
 
-use crate::dns;
-use crate::ledger::{DemandEntry, Ledger, LedgerError, OrderEntry, id_of};
+use crate::ledger::{DemandEntry, Ledger, LedgerError, OrderEntry};
 use crate::settings::{Settings, WantedCertificate};
-
-use super::{Agent, now};
 
 /// What settings ask for, with what the store has of it.
 pub(super) struct Plan {
@@ -21,7 +16,7 @@ pub(super) struct Plan {
     /// Names on demand, with what the store has for each.
     pub(super) demands: Vec<(DemandEntry, Option<Held>)>,
     /// The generation of the store that it was made from.
-    generation: u64,
+    pub(super) generation: u64,
     pub(super) orders: Vec<(CertificateId, OrderEntry)>,
 }
 
@@ -45,78 +40,6 @@ impl Plan {
             demands.push((entry, held.map(|held| held_of(settings, &held))));
         }
         Ok(Self { certificates, demands, generation, orders: ledger.orders()? })
-    }
-}
-
-impl Agent {
-    /// Tells the schedule what is wanted and what there is, and finds orders to go on with.
-    pub(super) fn adopt(&mut self, plan: Plan) {
-        self.note_planned(plan.generation);
-        let before = std::mem::take(&mut self.certificates);
-        for (wanted, held) in plan.certificates {
-            let id = id_of(&wanted.names);
-            // What is shown in another way may come now.
-            if before.get(&id).is_some_and(|known| *known != wanted) {
-                self.schedule.forget(id);
-            }
-            self.schedule.want(now(), id, wanted.names.clone(), held);
-            self.certificates.insert(id, wanted);
-        }
-        self.adopt_demands(plan.demands, &plan.orders, &before);
-        for id in before.into_keys().filter(|id| !self.certificates.contains_key(id)) {
-            self.schedule.forget(id);
-        }
-        self.resumed.clear();
-        for (id, entry) in plan.orders {
-            if self.under_way.contains_key(&id) {
-                continue;
-            }
-            let is_wanted = self.certificates.contains_key(&id);
-            match is_wanted && authority_of(&self.settings, &entry.directory).is_some() {
-                true => self.resumed.push_back(id),
-                false => self.give_up(id, entry),
-            }
-        }
-    }
-
-    /// Begins a schedule that knows nothing: nobody tells it of what is under way.
-    pub(super) fn begin_schedule(&mut self) {
-        self.schedule = schedule_of(&self.settings);
-        self.generation += 1;
-        self.certificates.clear();
-        self.due.clear();
-        for under_way in self.under_way.values_mut() {
-            under_way.ticket = None;
-        }
-    }
-
-    /// Plans anew when the clock was set back: by the schedule all would wait until it has caught
-    /// up.
-    pub(super) fn look_at_clock(&mut self, now: UnixSeconds) {
-        let back_s = std::mem::replace(&mut self.seen, now).since(now);
-        if back_s <= CLOCK_BACK_S_MAX {
-            return;
-        }
-        let text = value::duration_text(Duration::from_secs(back_s));
-        say_at(
-            Priority::Warning,
-            &format!("the clock was set back by {text}: all is planned anew"),
-        );
-        match Plan::of(&self.settings, &self.ledger) {
-            Ok(plan) => {
-                self.begin_schedule();
-                self.adopt(plan);
-            }
-            Err(error) => say_at(Priority::Error, &format!("not planned anew: {error}")),
-        }
-    }
-
-    /// Forgets an order that nobody wants any more.
-    pub(super) fn give_up(&self, id: CertificateId, entry: OrderEntry) {
-        if let Err(error) = self.ledger.drop_order(id, &entry) {
-            return say_at(Priority::Warning, &error.to_string());
-        }
-        spawn_local(async move { dns::clean_up(&entry.records).await });
     }
 }
 
@@ -165,6 +88,3 @@ pub(super) fn schedule_of(settings: &Settings) -> Schedule {
 pub(super) fn seconds(time_s: i64) -> UnixSeconds {
     UnixSeconds(u64::try_from(time_s).unwrap_or(0))
 }
-
-/// By how much a clock may be set back, as a daemon of time does, without a plan anew.
-const CLOCK_BACK_S_MAX: u64 = 60;

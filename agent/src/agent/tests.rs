@@ -1,6 +1,7 @@
 //! What an agent keeps to when settings, clocks and orders are not as they were.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use rcgen::{CertificateParams, KeyPair};
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
@@ -12,6 +13,7 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::certificate;
+use crate::clock::now_s;
 use crate::ledger::{OrderEntry, RenewalEntry, RenewalState, id_of};
 use crate::settings::{ExternalAccount, KeyKind};
 
@@ -92,7 +94,7 @@ pub(super) fn id(name: &str) -> CertificateId {
 
 /// The order that the schedule hands out now, if any.
 fn ordered(agent: &mut Agent) -> Option<Ticket> {
-    std::iter::from_fn(|| agent.schedule.next(now())).find_map(|action| match action {
+    std::iter::from_fn(|| agent.book.schedule.next(now())).find_map(|action| match action {
         Action::Order { ticket, .. } => Some(ticket),
         _ => None,
     })
@@ -118,15 +120,15 @@ fn a_reload_that_fails_changes_nothing() {
     let home = Home::new();
     in_tasks(async {
         let mut agent = home.agent(&["a.test"]);
-        let before = agent.settings.clone();
+        let before = agent.book.settings.clone();
         let entry: &[u8] = b"{\"of\":\"another version\"}";
         home.store.keep(&[], 0, &[("acme/order/0000000000000001", Some(entry))]).unwrap();
         let settings = home.settings("https://127.0.0.1:2/dir", &["b.test", "c.test"]);
         let told = agent.reload(settings).unwrap_err();
         assert!(told.contains("acme/order/0000000000000001"), "{told}");
-        assert_eq!(agent.settings, before);
-        assert_eq!((agent.generation, agent.certificate_count()), (0, 1));
-        assert!(agent.schedule.due(id("a.test")).is_some());
+        assert_eq!(agent.book.settings, before);
+        assert_eq!((agent.book.generation, agent.certificate_count()), (0, 1));
+        assert!(agent.book.schedule.due(id("a.test")).is_some());
     });
 }
 
@@ -136,12 +138,12 @@ fn a_reload_of_the_same_authorities_forgets_no_limit() {
     in_tasks(async {
         let mut agent = home.agent(&["a.test", "b.test"]);
         let ticket = ordered(&mut agent).unwrap();
-        agent.schedule.happened(now(), ticket, limited());
+        agent.book.schedule.happened(now(), ticket, limited());
         agent.reload(home.settings(DIRECTORY, &["b.test", "c.test"])).unwrap();
         assert_eq!(ordered(&mut agent), None, "told to stop");
-        assert_eq!((agent.certificate_count(), agent.schedule.len()), (2, 2));
-        assert_eq!(agent.schedule.due(id("a.test")), None, "nobody wants it any more");
-        assert!(agent.schedule.due(id("c.test")).is_some());
+        assert_eq!((agent.certificate_count(), agent.book.schedule.len()), (2, 2));
+        assert_eq!(agent.book.schedule.due(id("a.test")), None, "nobody wants it any more");
+        assert!(agent.book.schedule.due(id("c.test")).is_some());
         agent.reload(home.settings("https://127.0.0.1:2/dir", &["b.test"])).unwrap();
         assert!(ordered(&mut agent).is_some(), "of another, which said nothing");
     });
@@ -154,14 +156,14 @@ fn never_more_than_five_orders_are_under_way_after_a_reload() {
         let mut agent = home.agent(&["a.test"]);
         for number in 0..5 {
             let directory = DIRECTORY.to_owned();
-            agent.under_way.insert(CertificateId(number), UnderWay { directory, ticket: None });
+            agent.orders.begin(CertificateId(number), directory, None);
         }
         agent.begin();
-        assert_eq!((agent.under_way.len(), agent.due.len()), (5, 1));
-        agent.under_way.remove(&CertificateId(0));
+        assert_eq!(agent.orders.counts(), (5, 1));
+        agent.orders.end(CertificateId(0));
         agent.begin();
-        assert_eq!((agent.under_way.len(), agent.due.len()), (5, 0));
-        assert!(agent.under_way[&id("a.test")].ticket.is_some());
+        assert_eq!(agent.orders.counts(), (5, 0));
+        assert!(agent.orders.end(id("a.test")).is_some());
     });
 }
 
@@ -171,11 +173,10 @@ fn an_order_of_another_authority_is_not_taken_for_this_ones() {
     in_tasks(async {
         for (directory, is_theirs) in [("https://127.0.0.1:2/dir", false), (DIRECTORY, true)] {
             let mut agent = home.agent(&["a.test"]);
-            let under_way = UnderWay { directory: directory.to_owned(), ticket: None };
-            agent.under_way.insert(id("a.test"), under_way);
+            agent.orders.begin(id("a.test"), directory.to_owned(), None);
             agent.begin();
-            assert_eq!(agent.under_way[&id("a.test")].ticket.is_some(), is_theirs);
-            assert_eq!(agent.due.is_empty(), is_theirs);
+            assert_eq!(agent.orders.counts(), (1, usize::from(!is_theirs)));
+            assert_eq!(agent.orders.end(id("a.test")).is_some(), is_theirs);
         }
     });
 }
@@ -185,16 +186,16 @@ fn an_order_that_fails_when_nobody_wants_it_any_more_is_forgotten() {
     let home = Home::new();
     in_tasks(async {
         let mut agent = home.agent(&["a.test"]);
-        let wanted = agent.wanted(id("a.test"), AuthorityId(0), false).unwrap();
+        let wanted = agent.book.wanted(id("a.test"), AuthorityId(0), false).unwrap();
         remember_order(&agent, &order_begun_at(0, None));
         agent.note_failed(&wanted, &Failed::later("later"), None);
-        assert!(agent.ledger.order(wanted.id).unwrap().is_some(), "gone on with later");
+        assert!(agent.book.ledger.order(wanted.id).unwrap().is_some(), "gone on with later");
         let directory = DIRECTORY.to_owned();
-        agent.under_way.insert(wanted.id, UnderWay { directory, ticket: None });
+        agent.orders.begin(wanted.id, directory, None);
         agent.reload(home.settings(DIRECTORY, &["b.test"])).unwrap();
-        assert!(agent.ledger.order(wanted.id).unwrap().is_some(), "under way");
+        assert!(agent.book.ledger.order(wanted.id).unwrap().is_some(), "under way");
         agent.note_failed(&wanted, &Failed::later("later"), None);
-        assert!(agent.ledger.order(wanted.id).unwrap().is_none());
+        assert!(agent.book.ledger.order(wanted.id).unwrap().is_none());
     });
 }
 
@@ -214,7 +215,7 @@ fn order_begun_at(begun_s: i64, held_put_s: Option<i64>) -> OrderEntry {
 }
 
 fn remember_order(agent: &Agent, entry: &OrderEntry) {
-    agent.ledger.keep_order(id("a.test"), entry, Vec::new()).unwrap();
+    agent.book.ledger.keep_order(id("a.test"), entry, Vec::new()).unwrap();
 }
 
 /// Another machine completed it, or a certificate was imported, while this one was away: by this
@@ -236,10 +237,10 @@ fn drops_resumed_order_of_a_newer_certificate() {
             drop(agent);
             home.import(&["a.test"], -1, 89);
             let mut agent = home.agent(&["a.test"]);
-            assert_eq!(agent.resumed.len(), 1);
+            assert_eq!(agent.orders.resumed().len(), 1);
             agent.begin();
-            let is_resumed = agent.under_way.contains_key(&id("a.test"));
-            let is_kept = agent.ledger.order(id("a.test")).unwrap().is_some();
+            let is_resumed = agent.orders.is_under_way(id("a.test"));
+            let is_kept = agent.book.ledger.order(id("a.test")).unwrap().is_some();
             assert_eq!((is_resumed, is_kept), (!is_over, !is_over), "{begun_s} {held_put_s:?}");
         });
     }
@@ -254,10 +255,14 @@ fn drops_resumed_order_of_a_removed_name() {
         in_tasks(async {
             home.import(&["a.test"], -1, 89);
             let agent = home.agent(&["a.test"]);
-            agent.ledger.remove("a.test").unwrap();
+            agent.book.ledger.remove("a.test").unwrap();
             let removal = home.store.store().removal("a.test").unwrap().unwrap();
             let order = order_begun_at(removal.at_s + seconds_since_removal, Some(i64::MIN));
-            assert_eq!(agent.ledger.is_over(&order).unwrap(), is_over, "{seconds_since_removal}");
+            assert_eq!(
+                agent.book.ledger.is_over(&order).unwrap(),
+                is_over,
+                "{seconds_since_removal}"
+            );
         });
     }
 }
@@ -270,15 +275,15 @@ fn all_is_planned_anew_when_the_clock_was_set_back() {
         let late = now().plus(86_400);
         agent.look_at_clock(late);
         agent.look_at_clock(UnixSeconds(late.0 - 60));
-        assert_eq!(agent.generation, 0);
+        assert_eq!(agent.book.generation, 0);
         let ticket = ordered(&mut agent).unwrap();
-        agent.schedule.happened(late, ticket, Outcome::Failed(Failure::TryLater));
+        agent.book.schedule.happened(late, ticket, Outcome::Failed(Failure::TryLater));
         assert_eq!(ordered(&mut agent), None);
         agent.look_at_clock(now());
-        assert_eq!(agent.generation, 1);
+        assert_eq!(agent.book.generation, 1);
         assert!(ordered(&mut agent).is_some());
         agent.look_at_clock(now());
-        assert_eq!(agent.generation, 1, "once");
+        assert_eq!(agent.book.generation, 1, "once");
     });
 }
 
@@ -289,16 +294,16 @@ fn a_certificate_with_more_names_counts_for_those_that_are_wanted() {
     in_tasks(async {
         home.import(&["a.test"], -80, 5);
         let mut agent = home.agent(&["a.test", "c.test"]);
-        assert!(agent.schedule.due(id("a.test")).is_some_and(|at| at <= now()));
+        assert!(agent.book.schedule.due(id("a.test")).is_some_and(|at| at <= now()));
         home.import(&["a.test", "b.test"], -1, 89);
         let names = ["a.test", "b.test"].map(str::to_owned).to_vec();
         agent.note(Came::Taken(vec![names]));
-        let due = agent.schedule.due(id("a.test")).unwrap();
+        let due = agent.book.schedule.due(id("a.test")).unwrap();
         assert!(due > now().plus(50 * 86_400), "due by what is there now");
         assert_eq!(agent.certificate_count(), 2, "nothing else is looked after");
         agent.begin();
-        let under_way: Vec<_> = agent.under_way.keys().copied().collect();
-        assert_eq!(under_way, [id("c.test")]);
+        assert_eq!(agent.orders.counts().0, 1);
+        assert!(agent.orders.is_under_way(id("c.test")));
     });
 }
 
@@ -311,14 +316,14 @@ fn what_came_into_the_store_since_is_seen_before_anything_is_ordered() {
         let mut agent = home.agent(&["a.test"]);
         home.import(&["a.test", "b.test"], -1, 89);
         agent.begin();
-        assert!(agent.under_way.is_empty() && agent.due.is_empty(), "nothing is ordered");
-        let due = agent.schedule.due(id("a.test")).unwrap();
+        assert_eq!(agent.orders.counts(), (0, 0), "nothing is ordered");
+        let due = agent.book.schedule.due(id("a.test")).unwrap();
         assert!(due > now().plus(50 * 86_400), "due by what is there now");
         // A wildcard is another name.
         home.import(&["*.test"], -1, 89);
         let mut agent = home.agent(&["c.test"]);
         agent.begin();
-        assert_eq!(agent.under_way.len(), 1);
+        assert_eq!(agent.orders.counts().0, 1);
     });
 }
 
@@ -329,31 +334,31 @@ fn follows_what_others_do_to_the_store() {
     in_tasks(async {
         home.import(&["a.test"], -1, 89);
         let mut agent = home.agent(&["a.test"]);
-        agent.follow_store();
+        agent.followed.follow(&mut agent.book, &mut agent.demanded);
         assert_eq!(ordered(&mut agent), None, "it is valid for months");
         home.store.store().remove(&["a.test".to_owned()], now_s()).unwrap();
-        agent.follow_store();
-        assert!(agent.schedule.due(id("a.test")).unwrap() <= now(), "removed: ordered again");
+        agent.followed.follow(&mut agent.book, &mut agent.demanded);
+        assert!(agent.book.schedule.due(id("a.test")).unwrap() <= now(), "removed: ordered again");
         assert!(ordered(&mut agent).is_some());
     });
     in_tasks(async {
         home.import(&["b.test"], -1, 89);
         let mut agent = home.agent(&["b.test"]);
         home.import(&["b.test"], -89, 1);
-        agent.follow_store();
+        agent.followed.follow(&mut agent.book, &mut agent.demanded);
         assert!(ordered(&mut agent).is_some(), "the one that is served ends soon");
     });
 }
 
 fn ask_renewal(agent: &Agent, name: &str) {
     let names = vec![name.to_owned()];
-    let held_put_s = agent.ledger.held(&names).unwrap().map(|held| held.imported_s);
+    let held_put_s = agent.book.ledger.held(&names).unwrap().map(|held| held.imported_s);
     let entry = RenewalEntry { held_put_s, names, state: RenewalState::Asked };
-    agent.ledger.keep_renewal(id(name), &entry).unwrap();
+    agent.book.ledger.keep_renewal(id(name), &entry).unwrap();
 }
 
 fn renewal_state(agent: &Agent, name: &str) -> Option<RenewalState> {
-    agent.ledger.renewal(id(name)).unwrap().map(|entry| entry.state)
+    agent.book.ledger.renewal(id(name)).unwrap().map(|entry| entry.state)
 }
 
 #[test]
@@ -368,12 +373,12 @@ fn renews_now_what_an_operator_asks_for() {
         home.store.keep(&[], now_s(), &[("acme/renew/0", Some(b"{}"))]).unwrap();
         drop(agent);
         let mut agent = home.agent(&["a.test"]);
-        agent.follow_store();
+        agent.followed.follow(&mut agent.book, &mut agent.demanded);
         assert_eq!(renewal_state(&agent, "other.test"), Some(RenewalState::Unknown));
         assert_eq!(renewal_state(&agent, "a.test"), Some(RenewalState::Ordering));
         agent.begin();
-        let wanted = agent.wanted(id("a.test"), AuthorityId(0), false).unwrap();
-        let ticket = agent.under_way.remove(&id("a.test")).unwrap().ticket;
+        let wanted = agent.book.wanted(id("a.test"), AuthorityId(0), false).unwrap();
+        let ticket = agent.orders.end(id("a.test"));
         assert!(ticket.is_some(), "though it is valid for months");
         agent.note_failed(&wanted, &Failed::later("the CA is away"), ticket);
         let failed = RenewalState::Failed("the CA is away".into());
@@ -383,16 +388,16 @@ fn renews_now_what_an_operator_asks_for() {
         assert!(renewal_state(&agent, "a.test").is_some());
         drop(agent);
         let mut agent = home.agent(&["a.test"]);
-        agent.follow_store();
+        agent.followed.follow(&mut agent.book, &mut agent.demanded);
         assert_eq!((renewal_state(&agent, "a.test"), ordered(&mut agent)), (None, None));
         // Asked for again, it waits for nothing.
         ask_renewal(&agent, "a.test");
-        agent.follow_store();
+        agent.followed.follow(&mut agent.book, &mut agent.demanded);
         assert!(ordered(&mut agent).is_some());
         home.import(&["a.test"], 0, 90);
-        agent.follow_store();
+        agent.followed.follow(&mut agent.book, &mut agent.demanded);
         assert_eq!(renewal_state(&agent, "a.test"), None, "another machine has renewed it");
-        assert!(!agent.is_forced(id("a.test")));
+        assert!(!agent.followed.is_forced(id("a.test")));
     });
 }
 
@@ -412,7 +417,7 @@ fn another_key_of_an_account_ends_waits() {
             write("wrong");
             let mut agent = home.agent_with(settings(&home));
             let ticket = ordered(&mut agent).unwrap();
-            agent.schedule.happened(now(), ticket, Outcome::Failed(Failure::Refused));
+            agent.book.schedule.happened(now(), ticket, Outcome::Failed(Failure::Refused));
             agent.reload(settings(&home)).unwrap();
             agent.follow_files();
             assert_eq!(ordered(&mut agent), None, "the same key");

@@ -1,13 +1,15 @@
 //! What is waited for after failures, remembered over a restart, and by the whole fleet: a process
 //! that is started again and again asks an authority no more often than one that runs.
 
-use sealane_operator::{Priority, say_at};
 use sealane_renewal::{AuthorityId, CertificateId, Failure, Schedule, UnixSeconds};
+use tracing::warn;
 
-use super::{Agent, now};
+use super::book::Book;
+use super::plan::authority_of;
+use crate::clock::now;
 use crate::failure::Failed;
 use crate::ledger::Ledger;
-use crate::order::Wanted;
+use crate::order::state::Wanted;
 use crate::settings::Settings;
 
 /// Tells a schedule what a process before this one waited for. What is long over is forgotten.
@@ -27,7 +29,7 @@ pub(super) fn recall(schedule: &mut Schedule, settings: &Settings, ledger: &Ledg
         Ok(())
     };
     if let Err(error) = recalled() {
-        say_at(Priority::Warning, &format!("what was waited for is forgotten: {error}"));
+        warn!("what was waited for is forgotten: {error}");
     }
 }
 
@@ -41,53 +43,51 @@ pub(super) fn recall_told(schedule: &mut Schedule, settings: &Settings, ledger: 
     }
 }
 
-impl Agent {
-    /// Remembers what is waited for after a failure.
-    pub(super) fn remember_waits(&self, wanted: &Wanted, failed: &Failed) {
-        let remembered = match &failed.failure {
-            Failure::Validation { .. } => {
-                let failing = |name: &String| Some((name.clone(), self.schedule.failing(name)?));
-                let waits: Vec<_> = wanted.names.iter().filter_map(failing).collect();
-                self.ledger.keep_waits(wanted.id, &waits)
+/// Remembers what is waited for after a failure.
+pub(super) fn remember(book: &Book, wanted: &Wanted, failed: &Failed) {
+    let remembered = match &failed.failure {
+        Failure::Validation { .. } => {
+            let failing = |name: &String| Some((name.clone(), book.schedule.failing(name)?));
+            let waits: Vec<_> = wanted.names.iter().filter_map(failing).collect();
+            book.ledger.keep_waits(wanted.id, &waits)
+        }
+        Failure::RateLimited { .. } | Failure::Away { .. } => {
+            let place = authority_of(&book.settings, &wanted.directory);
+            let told = place.and_then(|place| book.schedule.told_until(now(), place));
+            match told {
+                Some(until) => book.ledger.keep_told(&wanted.directory, until),
+                None => Ok(None),
             }
-            Failure::RateLimited { .. } | Failure::Away { .. } => {
-                let place = super::authority_of(&self.settings, &wanted.directory);
-                let told = place.and_then(|place| self.schedule.told_until(now(), place));
-                match told {
-                    Some(until) => self.ledger.keep_told(&wanted.directory, until),
-                    None => Ok(None),
-                }
-            }
-            _ => return,
-        };
-        self.share_waits(remembered);
-    }
-
-    /// Forgets what was waited for, of a certificate that is there now.
-    pub(super) fn forget_waits(&self, id: CertificateId) {
-        match self.ledger.waits(id) {
-            Ok(waits) if waits.is_empty() => {}
-            _ => self.share_waits(self.ledger.keep_waits(id, &[])),
         }
-    }
+        _ => return,
+    };
+    share(book, remembered);
+}
 
-    /// Until when a certificate waits because of what another machine of the fleet has seen.
-    pub(super) fn learn_waits(&mut self, id: CertificateId) -> Option<UnixSeconds> {
-        self.fleet.as_ref()?;
-        let waits = self.ledger.waits(id).unwrap_or_default();
-        let until = waits.iter().map(|(_, failing)| failing.until).max();
-        for (name, failing) in waits {
-            self.schedule.learn_failing(&name, failing);
-        }
-        until.filter(|until| *until > now())
+/// Forgets what was waited for, of a certificate that is there now.
+pub(super) fn forget(book: &Book, id: CertificateId) {
+    match book.ledger.waits(id) {
+        Ok(waits) if waits.is_empty() => {}
+        _ => share(book, book.ledger.keep_waits(id, &[])),
     }
+}
 
-    fn share_waits(&self, remembered: Result<Remembered, crate::ledger::LedgerError>) {
-        match (remembered, &self.fleet) {
-            (Err(error), _) => say_at(Priority::Warning, &error.to_string()),
-            (Ok(Some((name, value))), Some(fleet)) => fleet.put_soon(name, value),
-            (Ok(_), _) => {}
-        }
+/// Until when a certificate waits because of what another machine of the fleet has seen.
+pub(super) fn learn(book: &mut Book, id: CertificateId) -> Option<UnixSeconds> {
+    book.fleet.as_ref()?;
+    let waits = book.ledger.waits(id).unwrap_or_default();
+    let until = waits.iter().map(|(_, failing)| failing.until).max();
+    for (name, failing) in waits {
+        book.schedule.learn_failing(&name, failing);
+    }
+    until.filter(|until| *until > now())
+}
+
+fn share(book: &Book, remembered: Result<Remembered, crate::ledger::LedgerError>) {
+    match (remembered, &book.fleet) {
+        (Err(error), _) => warn!("{error}"),
+        (Ok(Some((name, value))), Some(fleet)) => fleet.put_soon(name, value),
+        (Ok(_), _) => {}
     }
 }
 

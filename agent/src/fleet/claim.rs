@@ -8,9 +8,9 @@ use sealane_renewal::CertificateId;
 use tokio::task::{JoinHandle, spawn_local};
 use zeroize::Zeroizing;
 
-use super::Fleet;
+use super::member::Fleet;
 use super::sealed::{self, Rank};
-use crate::agent::now;
+use crate::clock::now;
 use crate::etcd::{Change, Compare, Entry, EtcdError};
 use crate::failure::{Failed, plain};
 use crate::ledger::{Answer, OrderEntry};

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use sealane_operator::{Priority, say_at};
 use sealane_store::{KEPT_NAME_BYTES_MAX, KeptChange, StoreError, TICKET_ROOTS, UnsealError};
 use serde::Deserialize;
+use tracing::warn;
 use zeroize::Zeroizing;
 
-use super::replica::ours;
-use super::{Fleet, tickets};
+use super::member::Fleet;
+use super::tickets;
 use crate::etcd::{Change, Compare, Entry, EtcdError, PAGE};
 use crate::failure::plain;
 
@@ -42,11 +42,11 @@ pub(super) fn drop_answers(fleet: &Fleet, there: &HashSet<String>) -> Result<(),
     let (store, mut after) = (&fleet.store, None::<String>);
     for _ in 0..ANSWERS_PAGES_MAX {
         let here = store.kept_names(ANSWERS, after.as_deref(), PAGE);
-        let here = here.map_err(|error| ours(&error))?;
+        let here = here.map_err(|error| EtcdError::ours(&error.to_string()))?;
         let gone = here.iter().filter(|name| !there.contains(&fleet.places.entry(name)));
         let gone: Vec<KeptChange<'_>> = gone.map(|name| (name.as_str(), None)).collect();
         if !gone.is_empty() {
-            store.keep(&[], 0, &gone).map_err(|error| ours(&error))?;
+            store.keep(&[], 0, &gone).map_err(|error| EtcdError::ours(&error.to_string()))?;
         }
         after = here.into_iter().next_back();
         if after.is_none() {
@@ -83,7 +83,7 @@ impl Fleet {
             Some(what) if passed_over.len() < PASSED_OVER_MAX => {
                 if passed_over.insert(name.to_owned()) {
                     let name = plain(name);
-                    say_at(Priority::Warning, &format!("fleet: {name}: passed over: {what}"));
+                    warn!("fleet: {name}: passed over: {what}");
                 }
             }
             Some(_) => {}
@@ -110,9 +110,12 @@ impl Fleet {
     }
 
     async fn put_accounts_back(&self) -> Result<(), EtcdError> {
-        let here = self.store.kept_names(ACCOUNTS, None, PAGE).map_err(|error| ours(&error))?;
+        let here = self
+            .store
+            .kept_names(ACCOUNTS, None, PAGE)
+            .map_err(|error| EtcdError::ours(&error.to_string()))?;
         for name in here {
-            let value = self.opened(&name).map_err(|error| ours(&error))?;
+            let value = self.opened(&name).map_err(|error| EtcdError::ours(&error.to_string()))?;
             let Some(value) = value.filter(|value| is_opened(value)) else { continue };
             let place = self.places.entry(&name);
             let there = self.etcd.get(&place).await?;

@@ -109,3 +109,6 @@ impl Places {
 fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// Machines that are counted.
+pub(super) const MACHINES_MAX: usize = 10_000;

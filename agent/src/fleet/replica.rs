@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::Certificate;
-use sealane_operator::{Priority, say_at};
-use sealane_store::{AHEAD_S_MAX, FLEET_CLUSTER, KeptChange, Removal, StoreError};
+use sealane_store::{AHEAD_S_MAX, FLEET_CLUSTER, KeptChange, Removal};
+use tracing::warn;
 use zeroize::Zeroizing;
 
+use super::entries;
+use super::member::Fleet;
 use super::sealed::{self, OpenError, Opened, Rank};
 use super::status::Reported;
-use super::{Fleet, entries};
-use crate::agent::now_s;
+use crate::clock::now_s;
 use crate::etcd::{Change, Entry, EtcdError, PAGE, Seen, Watch};
 use crate::failure::plain;
 
@@ -92,7 +93,11 @@ impl<'f> Replica<'f> {
             deleted: HashSet::new(),
             judged: HashMap::new(),
             known: HashMap::new(),
-            listed_since_s: fleet.store.store().behind_since().map_err(|error| ours(&error))?,
+            listed_since_s: fleet
+                .store
+                .store()
+                .behind_since()
+                .map_err(|error| EtcdError::ours(&error.to_string()))?,
             local: HashMap::new(),
             may_lack: false,
             may_offer: true,
@@ -169,7 +174,7 @@ impl<'f> Replica<'f> {
         };
         if !is_taken || silence > ELSEWHERE_AFTER {
             let text = format!("fleet: etcd {} {MOVED}", watch.endpoint());
-            say_at(Priority::Warning, &text);
+            warn!("{text}");
             self.fleet.etcd.avoid(watch.endpoint());
             *watch = self.watch().await?;
             self.heartbeat = None;
@@ -322,8 +327,11 @@ impl<'f> Replica<'f> {
             .chain(upto.as_ref().map(|upto| (FLEET_CLUSTER, Some(upto.as_bytes()))))
             .collect();
         let unserved = self.fleet.store.take_over(&taken, &removals, &changes);
-        let unserved: HashSet<[u8; 32]> =
-            unserved.map_err(|error| ours(&error))?.into_iter().map(|digest| digest.0).collect();
+        let unserved: HashSet<[u8; 32]> = unserved
+            .map_err(|error| EtcdError::ours(&error.to_string()))?
+            .into_iter()
+            .map(|digest| digest.0)
+            .collect();
         for (place, rank, _) in certificates {
             match unserved.contains(&rank.digest) {
                 true => {
@@ -441,7 +449,7 @@ impl<'f> Replica<'f> {
         self.reported.refused.set(self.reported.refused.get() + 1);
         if self.reported.refused.get() <= REFUSED_TOLD_MAX {
             let place = plain(place);
-            say_at(Priority::Warning, &format!("fleet: {place}: not taken: {what}"));
+            warn!("fleet: {place}: not taken: {what}");
         }
     }
 
@@ -466,7 +474,8 @@ impl<'f> Replica<'f> {
     /// one set back to an older state.
     fn note_cluster(&mut self, cluster: &str) -> Result<(), EtcdError> {
         let store = &self.fleet.store;
-        let before = store.kept(FLEET_CLUSTER).map_err(|error| ours(&error))?;
+        let before =
+            store.kept(FLEET_CLUSTER).map_err(|error| EtcdError::ours(&error.to_string()))?;
         let before = before.map(|text| String::from_utf8_lossy(&text).into_owned());
         let (before, written) = before
             .as_deref()
@@ -488,17 +497,13 @@ impl<'f> Replica<'f> {
             _ => None,
         };
         if let Some(warning) = warning {
-            say_at(Priority::Warning, &format!("fleet: {warning}"));
+            warn!("fleet: {warning}");
         }
         self.cluster = Some(cluster.to_owned());
         let text = format!("{cluster} {}", self.revision);
         let kept = store.keep(&[], 0, &[(FLEET_CLUSTER, Some(text.as_bytes()))]);
-        kept.map(drop).map_err(|error| ours(&error))
+        kept.map(drop).map_err(|error| EtcdError::ours(&error.to_string()))
     }
-}
-
-pub(super) fn ours(error: &StoreError) -> EtcdError {
-    EtcdError::ours(&error.to_string())
 }
 
 /// How long a watch may be silent before it is opened at another server.

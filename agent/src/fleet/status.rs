@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use sealane_operator::value;
-use sealane_store::KeyedStore;
 use serde::{Deserialize, Serialize};
 
-use super::places::Places;
-use super::{Fleet, MACHINES_MAX};
-use crate::agent::{now, now_s};
+use super::member::Fleet;
+use super::places::{MACHINES_MAX, Places};
+use crate::clock::now_s;
 use crate::etcd::{Change, Etcd, EtcdError};
 use crate::failure::plain;
 
@@ -71,6 +70,9 @@ impl Reported {
 
     /// Keeps this machine's lease and its entry alive.
     async fn stay(&mut self, fleet: &Fleet) -> Result<(), EtcdError> {
+        if fleet.is_leaving.get() {
+            return Ok(());
+        }
         let mut lease = fleet.status_lease.get();
         if lease != 0 && self.alive.is_some_and(|at| at.elapsed() < ALIVE_EVERY) {
             return Ok(());
@@ -237,22 +239,6 @@ fn clock_text(ahead_s: Option<i64>) -> String {
     }
 }
 
-/// Leaves word in the store of whether the cluster answers: none, or what is wrong with it, since
-/// the first time that it was.
-pub(crate) fn leave_word(store: &KeyedStore, what: Option<&str>) {
-    let before = store.store().word();
-    let since = before.as_deref().and_then(|text| text.split_once(' ')).map(|(since, _)| since);
-    let text = what.map(|what| {
-        let since = since.map_or_else(|| now().0.to_string(), str::to_owned);
-        format!("{since} {what}")
-    });
-    if text == before {
-        return;
-    }
-    // If it cannot be written, serving goes on without a report.
-    let _ = store.store().leave_word(text.as_deref());
-}
-
 const DAY_S: u64 = 86_400;
 /// The interval of reports that a machine is there.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
@@ -264,3 +250,42 @@ const NEWS_EVERY: Duration = Duration::from_secs(5);
 const PUTS_AT_ONCE: usize = 100;
 /// How long a machine counts as there after its last report.
 const LEASE: Duration = Duration::from_secs(30);
+
+impl Fleet {
+    /// Checks the clocks of a few other machines from time to time, and soon after a machine has
+    /// joined. A status may be half a minute old.
+    pub(super) async fn look_at_clocks(&self) -> Result<(), EtcdError> {
+        let count = self.machines.borrow().len();
+        let is_due = self.clocks.looked.get().is_none_or(|(at, before)| {
+            at.elapsed() > LOOK_EVERY || (count != before && at.elapsed() > LOOK_AGAIN)
+        });
+        if !is_due || count == 0 {
+            return Ok(());
+        }
+        let others: Vec<String> = {
+            let machines = self.machines.borrow();
+            machines.keys().filter(|name| **name != self.settings.machine).cloned().collect()
+        };
+        let some = fastrand::choose_multiple(&others, LOOKED_AT_ONCE);
+        let places: Vec<String> = some.iter().map(|name| self.places.status(name)).collect();
+        let asked: Vec<&str> = places.iter().map(String::as_str).collect();
+        let statuses = self.etcd.all_of(&asked).await?;
+        let told = statuses.len();
+        for status in statuses {
+            if let Some(machine) = status.key.strip_prefix(&self.places.statuses()) {
+                self.clocks.note(machine, ahead_s(&status.value));
+            }
+        }
+        // A machine that has just joined reports its status in a moment.
+        let seen = if told == places.len() { count } else { 0 };
+        self.clocks.looked.set(Some((Instant::now(), seen)));
+        Ok(())
+    }
+}
+
+/// How many machines' clocks are looked at.
+const LOOKED_AT_ONCE: usize = 16;
+/// How soon clocks are looked at again if machines have come or gone.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How often clocks are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(300);

@@ -1,27 +1,32 @@
-//! A fleet of one machine at an etcd that is made up.
+//! A fleet of one machine at a fake etcd.
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
 use sealane_engine::certificates::{Certificate, DefaultCertificate, IndexBuilder};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_operator::{KeySource, create_key_file, sealing_keys};
 use sealane_renewal::CertificateId;
-use sealane_store::{Store, TICKET_ROOTS};
+use sealane_store::{KeyedStore, SealingKeys, Store, TICKET_ROOTS};
 use tempfile::TempDir;
-use tokio::task::LocalSet;
+use tokio::task::{LocalSet, spawn_local};
 
 use super::*;
-use crate::agent::now;
-use crate::etcd::made_up::MadeUp;
+use crate::clock::{now, now_s};
+use crate::etcd::Change;
+use crate::etcd::fake::FakeEtcd;
 use crate::ledger::Answer;
-use crate::settings::{EtcdSettings, RootSource};
+use crate::settings::{EtcdSettings, FleetSettings, RootSource};
 
 /// A machine with a store of its own, and the cluster that it sees.
 pub(super) struct Machine {
     pub(super) fleet: Rc<Fleet>,
-    pub(super) made_up: MadeUp,
+    pub(super) fake: FakeEtcd,
     /// The key that was the fleet's before, which this machine has, too.
     pub(super) older: SealingKeys,
     pub(super) store: Arc<KeyedStore>,
@@ -30,7 +35,7 @@ pub(super) struct Machine {
 
 impl Machine {
     async fn new() -> Self {
-        let (made_up, folder) = (MadeUp::start().await, tempfile::tempdir().unwrap());
+        let (fake, folder) = (FakeEtcd::start().await, tempfile::tempdir().unwrap());
         let root = rcgen::generate_simple_self_signed(["ca.test".to_owned()]).unwrap();
         std::fs::write(folder.path().join("roots"), root.cert.pem()).unwrap();
         let (older, line) = SealingKeys::generate().unwrap();
@@ -42,7 +47,7 @@ impl Machine {
         let settings = FleetSettings {
             etcd: EtcdSettings {
                 // A second one is asked when the first one is at fault.
-                endpoints: vec![made_up.endpoint.clone(); 2],
+                endpoints: vec![fake.endpoint.clone(); 2],
                 identity: None,
                 login: None,
                 roots: vec![RootSource::File(folder.path().join("roots"))],
@@ -54,7 +59,7 @@ impl Machine {
             ticket_root_every: Duration::from_secs(604_800),
         };
         let fleet = Fleet::new(&settings, Arc::clone(&store), keys(folder.path())).unwrap();
-        Self { fleet, made_up, older, store, _folder: folder }
+        Self { fleet, fake, older, store, _folder: folder }
     }
 
     /// Puts a certificate for a name into the store, as if that had been so long ago; returns its
@@ -106,15 +111,15 @@ const ID: CertificateId = CertificateId(5);
 #[test]
 fn a_claim_hangs_on_a_lease() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
+        let Machine { fleet, fake, .. } = &machine;
         fleet.came_back();
         let (claim, _) = fleet.claim(ID, "a.test").await.unwrap();
-        let (holder, lease) = made_up.entry(&fleet.places.claim(ID)).unwrap();
+        let (holder, lease) = fake.entry(&fleet.places.claim(ID)).unwrap();
         assert_eq!(holder, b"m0");
-        assert_eq!(made_up.asked("lease/grant")[0]["TTL"], "60");
+        assert_eq!(fake.asked("lease/grant")[0]["TTL"], "60");
         drop(claim);
-        until("it to be given back", || !made_up.asked("lease/revoke").is_empty()).await;
-        assert_eq!(made_up.asked("lease/revoke")[0]["ID"], lease.to_string());
+        until("it to be given back", || !fake.asked("lease/revoke").is_empty()).await;
+        assert_eq!(fake.asked("lease/revoke")[0]["ID"], lease.to_string());
     });
 }
 
@@ -122,13 +127,13 @@ fn a_claim_hangs_on_a_lease() {
 #[test]
 fn a_claim_on_no_lease_is_told_with_what_to_do() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
+        let Machine { fleet, fake, .. } = &machine;
         fleet.came_back();
         let place = fleet.places.claim(ID);
-        made_up.put_unheard(&place, b"a stranger");
+        fake.put_unheard(&place, b"a stranger");
         let Err(failed) = fleet.claim(ID, "a.test").await else { panic!("it is claimed") };
         assert!(failed.text.contains(&format!("delete it: etcdctl del {place}")), "{failed:?}");
-        assert_eq!(made_up.asked("lease/revoke").len(), 1, "its own lease is given back");
+        assert_eq!(fake.asked("lease/revoke").len(), 1, "its own lease is given back");
     });
 }
 
@@ -136,13 +141,13 @@ fn a_claim_on_no_lease_is_told_with_what_to_do() {
 #[test]
 fn a_claim_whose_answer_is_lost_is_this_machines() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
+        let Machine { fleet, fake, .. } = &machine;
         fleet.came_back();
-        made_up.lose_answer("kv/txn");
+        fake.lose_answer("kv/txn");
         let Ok((claim, _)) = fleet.claim(ID, "a.test").await else { panic!("it is another's") };
-        assert_eq!(made_up.asked("kv/txn").len(), 2, "the second one was asked, too");
+        assert_eq!(fake.asked("kv/txn").len(), 2, "the second one was asked, too");
         claim.keep(b"an order", &[]).await.unwrap();
-        assert!(made_up.entry(&fleet.places.order(ID)).is_some(), "its fence holds");
+        assert!(fake.entry(&fleet.places.order(ID)).is_some(), "its fence holds");
     });
 }
 
@@ -151,9 +156,9 @@ fn a_claim_whose_answer_is_lost_is_this_machines() {
 #[test]
 fn an_order_waits_until_all_is_here_that_was_there_when_it_was_claimed() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
+        let Machine { fleet, fake, .. } = &machine;
         fleet.came_back();
-        made_up.put_unheard("/sealane/another", b"put before");
+        fake.put_unheard("/sealane/another", b"put before");
         fleet.seen.set(100);
         let (claim, _) = fleet.claim(ID, "a.test").await.unwrap();
         let waited = Rc::new(Cell::new(false));
@@ -189,10 +194,10 @@ fn whoever_waits_hears_that_the_cluster_is_back() {
 #[test]
 fn a_cluster_that_refuses_is_asked_less_and_less() {
     with_machine(async |machine| {
-        machine.made_up.refuse_all();
+        machine.fake.refuse_all();
         spawn_local(Rc::clone(&machine.fleet).share(|_| ()));
         tokio::time::sleep(Duration::from_secs(4)).await;
-        let asked = machine.made_up.asked("kv/range").len();
+        let asked = machine.fake.asked("kv/range").len();
         assert!((1..=8).contains(&asked), "two servers each time: {asked}");
     });
 }
@@ -206,7 +211,7 @@ fn ticket_roots_are_brought_forward_without_the_cluster() {
         let old = TicketRoot::generate(Duration::from_secs(43_200), then, fill).unwrap();
         let text = old.to_text().unwrap();
         machine.store.keep(&[], 0, &[(TICKET_ROOTS, Some(text.as_bytes()))]).unwrap();
-        machine.made_up.refuse_all();
+        machine.fake.refuse_all();
         spawn_local(Rc::clone(&machine.fleet).keep_tickets());
         let stored = || {
             let entry = machine.store.kept(TICKET_ROOTS).unwrap().unwrap();
@@ -223,7 +228,7 @@ fn ticket_roots_are_brought_forward_without_the_cluster() {
 #[test]
 fn entries_of_the_store_that_no_key_opens_stop_no_roots_and_no_accounts() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, store, .. } = &machine;
+        let Machine { fleet, fake, store, .. } = &machine;
         let (theirs, _) = SealingKeys::generate().unwrap();
         let stranger = KeyedStore::new(Arc::clone(store.store()), theirs).unwrap();
         let (ruined, good) = ("acme/account/0", "acme/account/1");
@@ -232,7 +237,7 @@ fn entries_of_the_store_that_no_key_opens_stop_no_roots_and_no_accounts() {
         store.keep(&[], 0, &[(good, Some(b"{\"url\":\"https://ca.test/1\"}"))]).unwrap();
         fleet.came_back();
         spawn_local(Rc::clone(fleet).keep_tickets());
-        let is_there = |name: &str| made_up.entry(&fleet.places.entry(name)).is_some();
+        let is_there = |name: &str| fake.entry(&fleet.places.entry(name)).is_some();
         until("an account", || is_there(good)).await;
         until("roots for all", || is_there(TICKET_ROOTS)).await;
         until("its own roots", || matches!(store.kept(TICKET_ROOTS), Ok(Some(_)))).await;
@@ -240,7 +245,7 @@ fn entries_of_the_store_that_no_key_opens_stop_no_roots_and_no_accounts() {
         // The roots are in order again.
         until("it to be seen", || fleet.passed_over.borrow().len() == 1).await;
         tell(fleet).await;
-        let (told, _) = made_up.entry(&fleet.places.status("m0")).unwrap();
+        let (told, _) = fake.entry(&fleet.places.status("m0")).unwrap();
         let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
         assert_eq!(told["not_taken"], 1, "{told}");
     });
@@ -251,7 +256,7 @@ fn entries_of_the_store_that_no_key_opens_stop_no_roots_and_no_accounts() {
 #[test]
 fn roots_of_the_cluster_that_no_key_opens_stop_none_of_this_machine() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, store, .. } = &machine;
+        let Machine { fleet, fake, store, .. } = &machine;
         let then = UnixSeconds(now().0 - 20 * 43_200);
         let fill = |bytes: &mut [u8]| bytes.fill(7);
         let old = TicketRoot::generate(Duration::from_secs(43_200), then, fill).unwrap();
@@ -260,7 +265,7 @@ fn roots_of_the_cluster_that_no_key_opens_stop_none_of_this_machine() {
         let place = fleet.places.entry(TICKET_ROOTS);
         let (theirs, _) = SealingKeys::generate().unwrap();
         let sealed = theirs.seal_for(&place, b"of another").unwrap();
-        made_up.put_unheard(&place, &sealed);
+        fake.put_unheard(&place, &sealed);
         fleet.came_back();
         spawn_local(Rc::clone(fleet).keep_tickets());
         let stored = || {
@@ -269,7 +274,7 @@ fn roots_of_the_cluster_that_no_key_opens_stop_none_of_this_machine() {
         };
         until("a later root", || stored().epoch() > old.epoch()).await;
         assert!(stored().agrees_with(&old), "it is the same one");
-        assert_eq!(made_up.entry(&place).unwrap().0, sealed, "they are let alone");
+        assert_eq!(fake.entry(&place).unwrap().0, sealed, "they are let alone");
         assert_eq!(fleet.passed_over.borrow().len(), 1, "told once");
     });
 }
@@ -278,12 +283,12 @@ fn roots_of_the_cluster_that_no_key_opens_stop_none_of_this_machine() {
 #[test]
 fn what_a_machine_tells_of_itself_runs_out_soon_after_its_last_word() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
+        let Machine { fleet, fake, .. } = &machine;
         tell(fleet).await;
         let place = fleet.places.status("m0");
-        let (_, lease) = made_up.entry(&place).unwrap();
+        let (_, lease) = fake.entry(&place).unwrap();
         assert_ne!(lease, 0);
-        let granted = made_up.asked("lease/grant");
+        let granted = fake.asked("lease/grant");
         assert_eq!(granted.len(), 1);
         assert_eq!(granted[0]["TTL"], "30", "as docs/fleet.md has it, and three times its word");
     });
@@ -298,7 +303,7 @@ async fn tell(fleet: &Fleet) {
 #[test]
 fn an_order_waits_for_all_machines() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
+        let Machine { fleet, fake, .. } = &machine;
         fleet.came_back();
         let (claim, _) = fleet.claim(ID, "a.test").await.unwrap();
         ["m0", "m1"].iter().for_each(|name| fleet.note_machine(name, true));
@@ -307,7 +312,7 @@ fn an_order_waits_for_all_machines() {
         let answer = Answer::over_http("t", "x");
         let kept = spawn_local(async move { waits.keep(b"an order", &[answer]).await });
         let place = fleet.places.entry("challenge/http-01/t");
-        until("the answer", || made_up.entry(&place).is_some()).await;
+        until("the answer", || fake.entry(&place).is_some()).await;
         let entry = fleet.etcd.get(&place).await.unwrap().unwrap();
         let mut answers = BTreeSet::from([entry.mod_revision]);
         let mut reported = status::Reported::default();
@@ -316,9 +321,9 @@ fn an_order_waits_for_all_machines() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(!kept.is_finished(), "another machine has not said so");
         let below = fleet.places.answered(entry.mod_revision);
-        made_up.put_unheard(&(below.clone() + "m1"), b"");
+        fake.put_unheard(&(below.clone() + "m1"), b"");
         kept.await.unwrap().unwrap();
-        assert!(made_up.entry(&(below + "m0")).is_none(), "nothing is left of it");
+        assert!(fake.entry(&(below + "m0")).is_none(), "nothing is left of it");
     });
 }
 
@@ -341,16 +346,16 @@ fn answers_that_are_over_are_dropped_however_many_they_are() {
 #[test]
 fn machines_are_told_of_however_many_they_are() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
+        let Machine { fleet, fake, .. } = &machine;
         for number in 0..1_200 {
             let place = fleet.places.status(&format!("m{number:04}"));
-            made_up.put_unheard(&place, status_text(number, 0).as_bytes());
+            fake.put_unheard(&place, status_text(number, 0).as_bytes());
         }
-        made_up.put_unheard(&fleet.places.status("of-another"), b"{}");
+        fake.put_unheard(&fleet.places.status("of-another"), b"{}");
         let all = Statuses::ask(&fleet.etcd, "/sealane/").await.unwrap();
         assert_eq!((all.told.len(), all.strange.len()), (1_200, 1));
         assert!(all.strange[0].contains("of-another: is nothing that"), "{:?}", all.strange);
-        let asked = made_up.asked("kv/range");
+        let asked = fake.asked("kv/range");
         assert_eq!(asked.len(), 2);
         assert_eq!(asked[1]["revision"], "1301", "all of one moment");
     });
@@ -360,11 +365,11 @@ fn machines_are_told_of_however_many_they_are() {
 #[test]
 fn a_machine_whose_clock_is_ahead_of_most_others_says_so() {
     with_machine(async |machine| {
-        let Machine { fleet, made_up, .. } = &machine;
+        let Machine { fleet, fake, .. } = &machine;
         ["m1", "m2"].iter().for_each(|name| fleet.note_machine(name, true));
         let put = |number: usize, before_s| {
             let place = fleet.places.status(&format!("m{number}"));
-            made_up.put_unheard(&place, status_text(number, before_s).as_bytes());
+            fake.put_unheard(&place, status_text(number, before_s).as_bytes());
         };
         let mut is_told = Vec::new();
         let day_s = 86_400;

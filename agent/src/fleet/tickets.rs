@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use sealane_engine::provider::random;
 use sealane_engine::tickets::{TicketRoot, TicketRootError, UnixSeconds};
-use sealane_operator::{Priority, say_at};
 use sealane_store::{KeyedStore, SealingKeys, StoreError, TICKET_ROOTS, UnsealError};
 use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_local;
+use tracing::warn;
 use zeroize::Zeroizing;
 
-use super::Fleet;
+use super::member::Fleet;
 use super::places::Places;
-use crate::agent::now;
+use crate::clock::now;
 use crate::etcd::{Change, Compare, Entry, Etcd};
 use crate::settings::FleetSettings;
 
@@ -45,7 +45,7 @@ impl Fleet {
             };
             let problem = done.err();
             if let Some(problem) = problem.as_ref().filter(|now| reported.as_ref() != Some(now)) {
-                say_at(Priority::Warning, &format!("fleet: ticket roots: {problem}"));
+                warn!("fleet: ticket roots: {problem}");
             }
             reported = problem;
             tokio::time::sleep(LOOK).await;
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn that_a_clock_is_ahead_is_told_until_it_is_right_again() {
         with_machine(async |machine| {
-            let Machine { fleet, made_up, store, .. } = &machine;
+            let Machine { fleet, fake, store, .. } = &machine;
             fleet.came_back();
             let lifetime = Duration::from_secs(43_200);
             let root = TicketRoot::generate(lifetime, time(), |bytes| bytes.fill(1)).unwrap();
@@ -474,7 +474,7 @@ mod tests {
             ahead.root.advance_to(Epoch(ahead.root.epoch().0 + 10)).unwrap();
             let place = fleet.places.entry(TICKET_ROOTS);
             let sealed = fleet.keys.seal_for(&place, sealed_text(&ahead).as_bytes()).unwrap();
-            made_up.put_unheard(&place, &sealed);
+            fake.put_unheard(&place, &sealed);
             let mut looks = Looks::default();
             for _ in 0..2 {
                 let told = fleet.keep_shared_tickets(&mut looks).await.unwrap_err();

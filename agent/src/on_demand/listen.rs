@@ -11,10 +11,11 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use sealane_operator::{Priority, say, say_at, value};
+use sealane_operator::value;
 use serde::Deserialize;
 use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, spawn_local};
+use tracing::{info, warn};
 
 /// Names that clients have asked for since the last time.
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ pub(crate) async fn listen(socket: PathBuf, tell: impl Fn(Asked)) {
         match take(&socket, with_served).await {
             Ok(asked) => {
                 if failed.take().is_some() {
-                    say(&format!("on_demand: {}: names are told again", socket.display()));
+                    info!("on_demand: {}: names are told again", socket.display());
                 }
                 if with_served {
                     served_at = Some(Instant::now());
@@ -53,7 +54,7 @@ pub(crate) async fn listen(socket: PathBuf, tell: impl Fn(Asked)) {
             Err(error) => {
                 let text = format!("on_demand: {}: {error}", socket.display());
                 if failed.as_ref() != Some(&text) {
-                    say_at(Priority::Warning, &text);
+                    warn!("{text}");
                     failed = Some(text);
                 }
             }

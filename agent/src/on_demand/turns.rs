@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use sealane_renewal::UnixSeconds;
 
-use super::Wanted;
+use super::listen::Wanted;
 
 /// The clients for whom the operator's service was asked of late; those without an address, as
 /// behind a unix socket, are one.

@@ -16,24 +16,25 @@ use sealane_store::{KeyedStore, Store};
 use serde_json::json;
 
 use super::*;
-use crate::agent::now;
+use crate::certificate::KnownAs;
+use crate::clock::now;
 use crate::http::Https;
 use crate::ledger::{Record, id_of};
-use crate::settings::RootSource;
+use crate::settings::{Challenge, KeyKind, RootSource};
 
 const AT: &str = "https://ca.test";
 
 /// An authority whose orders are all in one state, and which remembers the paths that it was asked
 /// for.
 #[derive(Clone, Default)]
-struct MadeUp {
+struct FakeAuthority {
     authorization: serde_json::Value,
     asked: Arc<Mutex<Vec<String>>>,
     order: serde_json::Value,
     certificate: String,
 }
 
-impl MadeUp {
+impl FakeAuthority {
     fn answer(&self, path: &str) -> String {
         let at = |name: &str| format!("{AT}/{name}");
         match path {
@@ -54,7 +55,7 @@ impl MadeUp {
     }
 }
 
-impl HttpClient for MadeUp {
+impl HttpClient for FakeAuthority {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,
@@ -85,14 +86,14 @@ fn challenge(token: &str, status: &str) -> serde_json::Value {
 }
 
 /// An authority that asks whose `name` is.
-fn asking(name: &str, token: &str) -> MadeUp {
+fn asking(name: &str, token: &str) -> FakeAuthority {
     let authorization = json!({
         "identifier": { "type": "dns", "value": name }, "status": "pending",
         "challenges": [challenge(token, "pending")],
     });
     let mut order = order("pending");
     order["authorizations"] = json!([format!("{AT}/authorization")]);
-    MadeUp { authorization, order, ..MadeUp::default() }
+    FakeAuthority { authorization, order, ..FakeAuthority::default() }
 }
 
 /// A ledger in a folder.
@@ -107,7 +108,7 @@ fn store(folder: &Path) -> Arc<KeyedStore> {
     Arc::new(KeyedStore::new(Arc::new(store), keys).unwrap())
 }
 
-async fn opened(authority: &MadeUp, folder: &Path) -> Opened {
+async fn opened(authority: &FakeAuthority, folder: &Path) -> Opened {
     let root = rcgen::generate_simple_self_signed(["ca.test".to_owned()]).unwrap();
     std::fs::write(folder.join("roots"), root.cert.pem()).unwrap();
     let https = Https::trusting(&[RootSource::File(folder.join("roots"))]).unwrap();
@@ -148,7 +149,8 @@ fn an_order_whose_certificate_is_of_no_use_is_ended() {
     let ledger = ledger(folder.path());
     block_on(async {
         for certificate in [other.cert.pem(), "none".to_owned()] {
-            let authority = MadeUp { order: order("valid"), certificate, ..MadeUp::default() };
+            let authority =
+                FakeAuthority { order: order("valid"), certificate, ..FakeAuthority::default() };
             let opened = opened(&authority, folder.path()).await;
             let wanted = wanted();
             let carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
@@ -160,7 +162,7 @@ fn an_order_whose_certificate_is_of_no_use_is_ended() {
         // Nor one whose certificate is nowhere.
         let mut order = order("valid");
         order["certificate"] = serde_json::Value::Null;
-        let authority = MadeUp { order, ..MadeUp::default() };
+        let authority = FakeAuthority { order, ..FakeAuthority::default() };
         let opened = opened(&authority, folder.path()).await;
         let wanted = wanted();
         let carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
@@ -182,14 +184,15 @@ fn refuses_certificate_with_names_not_ordered() {
             (&["a.test", "*.a.test"], false),
             (&["A.test"], true),
         ] {
-            let opened_by = opened(&MadeUp::default(), folder.path()).await;
+            let opened_by = opened(&FakeAuthority::default(), folder.path()).await;
             let carried = Carried::begun(&wanted, &opened_by, &ledger, None, now).await.unwrap();
             let key = PrivatePkcs8KeyDer::from(carried.entry.key.0.as_slice());
             let key = KeyPair::try_from(&key).unwrap();
             let all: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             let issued = rcgen::CertificateParams::new(all).unwrap().self_signed(&key).unwrap();
             let certificate = issued.pem();
-            let authority = MadeUp { order: order("valid"), certificate, ..MadeUp::default() };
+            let authority =
+                FakeAuthority { order: order("valid"), certificate, ..FakeAuthority::default() };
             let opened = opened(&authority, folder.path()).await;
             let mut carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();
             carried.entry.url = Some(format!("{AT}/order"));
@@ -210,7 +213,7 @@ fn an_authority_that_keeps_nothing_of_what_is_replaced_is_asked_for_a_plain_orde
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(folder.path());
     block_on(async {
-        let authority = MadeUp { order: order("pending"), ..MadeUp::default() };
+        let authority = FakeAuthority { order: order("pending"), ..FakeAuthority::default() };
         let opened = opened(&authority, folder.path()).await;
         let known_as = KnownAs { authority: "AA".into(), serial: "AQ".into() };
         let wanted = Wanted { replaces: Some(known_as), ..wanted() };
@@ -230,7 +233,7 @@ fn what_a_command_made_for_another_authority_is_taken_away() {
     let calls = folder.path().join("calls");
     let command = ["sh", "-c", "echo $2 $3 >> $1", "sh", calls.to_str().unwrap()];
     block_on(async {
-        let authority = MadeUp::default();
+        let authority = FakeAuthority::default();
         let opened = opened(&authority, folder.path()).await;
         let wanted = wanted();
         let mut carried = Carried::begun(&wanted, &opened, &ledger, None, now).await.unwrap();

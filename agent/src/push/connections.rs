@@ -13,14 +13,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::CertificateError;
 use sealane_engine::client_certificates::Distrust;
 use sealane_engine::session::SessionError;
-use sealane_operator::{Priority, say, say_at};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
+use tracing::error;
 
+use super::complaints::Complaints;
 use super::handshakes::Handshakes;
 use super::requests::{ANSWER_TIMEOUT, Asker, Keeper};
 use super::roles::{Client, Rights};
@@ -47,7 +48,7 @@ pub(super) fn run(
         Ok(())
     });
     if let Err(error) = served {
-        say_at(Priority::Error, &format!("push: takes no clients: {error}; restart the agent"));
+        error!("push: takes no clients: {error}; restart the agent");
     }
 }
 
@@ -189,28 +190,6 @@ impl Connection {
     }
 }
 
-/// Log lines about refused clients. Their rate is limited, so that clients cannot fill the journal.
-#[derive(Default)]
-pub(super) struct Complaints(std::sync::Mutex<Option<(Instant, u32)>>);
-
-impl Complaints {
-    pub(super) fn say(&self, text: &str) {
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let (began, said) = since.get_or_insert((now, 0));
-        if now.duration_since(*began) >= COMPLAINTS_TIME {
-            if let Some(left_out) = said.checked_sub(COMPLAINTS_MAX).filter(|count| *count > 0) {
-                say(&format!("push: {left_out} clients more were turned away like that"));
-            }
-            (*began, *said) = (now, 0);
-        }
-        *said += 1;
-        if *said <= COMPLAINTS_MAX {
-            say_at(Priority::Warning, &format!("push: {}", on_one_line(text)));
-        }
-    }
-}
-
 /// Why a handshake failed.
 fn reason(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
@@ -221,26 +200,10 @@ fn reason(error: &io::Error) -> String {
     Distrust::of_handshake(&tls).map_or_else(|| tls.to_string(), |distrust| distrust.to_string())
 }
 
-/// Escapes a text for the log, so that clients can add no line to it, and no command for a
-/// terminal.
-fn on_one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for each in text.chars() {
-        match each.is_control() {
-            true => line.extend(each.escape_default()),
-            false => line.push(each),
-        }
-    }
-    line
-}
-
 /// After a connection could not be accepted: the process is short of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What is held of a connection's bytes in each direction: a line and headers have to fit.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Lines about clients that were turned away, in a time.
-const COMPLAINTS_MAX: u32 = 20;
-const COMPLAINTS_TIME: Duration = Duration::from_secs(10);
 /// Threads that wait for the disk: one for each stream, and as many for other requests.
 const DISK_THREADS_MAX: usize = 2 * STREAMS_MAX;
 /// How long a handshake may take.
@@ -253,13 +216,3 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const ROOM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections without room, or of whoever has not said who it is.
 const WAITING_MAX: usize = 256;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(on_one_line("ä\n\u{1b}[2Jb: \"c\""), "ä\\n\\u{1b}[2Jb: \"c\"");
-    }
-}

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, EXPECT, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http::header::{ALLOW, EXPECT, HeaderValue};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use rustls::crypto::CryptoProvider;
-use sealane_operator::{Priority, say, say_at};
 use sealane_store::{KeyedStore, Store};
 use sealane_store_requests as requests;
 use sealane_store_requests::{NotStored, Refused, STREAM_BYTES_MAX, Stored, StreamEnd, Upload};
@@ -19,12 +18,14 @@ use serde::Serialize;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::{error, info};
 
-use crate::run::examine_apart;
+use crate::examination::examine_apart;
 use crate::settings::PushVerb;
 use crate::trust::{TrustError, our_provider};
 
-use super::connections::Complaints;
+use super::answer::{Answer, answer, text};
+use super::complaints::Complaints;
 use super::quotas::Quotas;
 use super::roles::Rights;
 use super::streams::{StreamPlace, Streams};
@@ -290,7 +291,7 @@ impl Asker {
     }
 
     fn say(&self, what: &str) {
-        say(&format!("push: {} ({}): {what}", self.rights, self.peer));
+        info!("push: {} ({}): {what}", self.rights, self.peer);
     }
 
     /// Says what was refused, which a client may ask for as often as it likes.
@@ -381,23 +382,10 @@ fn refused(refused: &Refused) -> Answer {
 
 /// The answer where this program is at fault.
 fn broken(error: &JoinError) -> Answer {
-    say_at(Priority::Error, &format!("push: a request ended by a fault of the agent's: {error}"));
+    error!("push: a request ended by a fault of the agent's: {error}");
     text(StatusCode::INTERNAL_SERVER_ERROR, "a fault of the agent's; its log has more".into())
 }
 
-pub(super) fn text(status: StatusCode, words: String) -> Answer {
-    answer(status, "text/plain; charset=utf-8", (words + "\n").into_bytes())
-}
-
-fn answer(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    answer
-}
-
-/// What is answered.
-pub(super) type Answer = Response<Full<Bytes>>;
 /// What is asked for: whether that is allowed at all, and what it is.
 type Asked = (PushVerb, requests::Request);
 

@@ -11,7 +11,7 @@ use sealane_engine::certificates::PemContents;
 use sealane_engine::client::ROOTS_BYTES_MAX;
 use sealane_engine::client_certificates::{CRL_BYTES_MAX, ClientRoots};
 use sealane_engine::pem::{SectionKind, sections};
-use sealane_operator::{Priority, say_at};
+use tracing::warn;
 use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer as _};
 
 use crate::settings::PushSettings;
@@ -89,7 +89,7 @@ fn warn_of_ended_lists(LabelledText { label, text }: &LabelledText) {
                 "push.revocation_lists: {label}: the list of {issuer:?} ended on {next}; clients \
                  of that issuer are refused; fetch a newer list, and reload"
             );
-            say_at(Priority::Warning, &text);
+            warn!("{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::requests::{Answer, text};
+use super::answer::{Answer, text};
 
 /// Room for streams: whoever takes an hour over one keeps only itself waiting.
 pub(super) struct Streams {

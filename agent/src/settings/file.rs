@@ -6,8 +6,9 @@ use std::path::Path;
 use sealane_operator::reader::{self, Table, Value};
 use sealane_operator::{Mistake, Place, Problem, store_key, value};
 
+use super::parts::{ROOTS_MAX, challenge, root_source};
 use super::{
-    Authority, Challenge, ExternalAccount, KeyKind, NAMES_MAX, NameList, RootSource, Settings,
+    Authority, ExternalAccount, KeyKind, NAMES_MAX, NameList, RootSource, Settings,
     WantedCertificate,
 };
 
@@ -146,38 +147,6 @@ fn certificate(
     Some(Issued::One(WantedCertificate { challenge: challenge?, names }))
 }
 
-/// How names are shown, among which these are wildcards.
-pub(super) fn challenge(table: &mut Table<'_>, wildcards: &[Value<'_>]) -> Option<Challenge> {
-    let command = table.value("dns_command");
-    let is_dns = table
-        .required("challenge", "challenge = \"http-01\", \"tls-alpn-01\" or \"dns-01\"")
-        .and_then(|value| value.choice(&CHALLENGES));
-    if let (Some(false), Some(command)) = (is_dns.map(|kind| kind == Kind::Dns01), &command) {
-        let what = "means nothing without challenge = \"dns-01\"";
-        command.wrong(Problem::new(what, "remove it, or change the challenge"));
-    }
-    let challenge = is_dns.and_then(|kind| match kind {
-        Kind::Dns01 => {
-            if command.is_none() {
-                table.required("dns_command", "dns_command = [\"/etc/sealane/dns-hook\"]");
-            }
-            let words =
-                |value: &Value<'_>| value.list(COMMAND_WORDS_MAX, |word| word.parsed(value::word));
-            command.as_ref().and_then(words).map(Challenge::Dns01)
-        }
-        Kind::Http01 => Some(Challenge::Http01),
-        Kind::TlsAlpn01 => Some(Challenge::TlsAlpn01),
-    });
-    if is_dns.is_some_and(|kind| kind != Kind::Dns01) {
-        for wildcard in wildcards {
-            let what = "a wildcard, which CAs issue for a record of DNS alone";
-            let remedy = "write challenge = \"dns-01\" and dns_command, or name each host";
-            wildcard.wrong(Problem::new(what, remedy));
-        }
-    }
-    challenge
-}
-
 fn refuse_second<K: std::hash::Hash + Eq>(
     seen: &mut HashMap<K, Place>,
     key: K,
@@ -224,22 +193,6 @@ fn profile_name(text: &str) -> Result<String, Problem> {
     }
 }
 
-pub(super) fn root_source(value: &Value<'_>) -> Option<RootSource> {
-    match value.as_text() {
-        Some("system") => Some(RootSource::System),
-        _ => value.path().map(RootSource::File),
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Dns01,
-    Http01,
-    TlsAlpn01,
-}
-
-const CHALLENGES: [(&str, Kind); 3] =
-    [("http-01", Kind::Http01), ("tls-alpn-01", Kind::TlsAlpn01), ("dns-01", Kind::Dns01)];
 const DIRECTORY_EXAMPLE: &str =
     "directory = \"https://acme-v02.api.letsencrypt.org/directory\", which is Let's Encrypt's";
 const KEYS: [(&str, KeyKind); 3] =
@@ -249,9 +202,5 @@ const KEYS: [(&str, KeyKind); 3] =
 const AUTHORITIES_MAX: usize = 8;
 /// Tables of certificates of one file.
 const CERTIFICATES_MAX: usize = 100_000;
-/// Words of a command.
-pub(super) const COMMAND_WORDS_MAX: usize = 64;
 /// URLs that a CA may write to.
 const CONTACTS_MAX: usize = 8;
-/// Sources of roots for one CA.
-pub(super) const ROOTS_MAX: usize = 16;

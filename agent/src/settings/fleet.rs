@@ -7,7 +7,7 @@ use sealane_engine::tickets::{LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN
 use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Problem, secret_source, value};
 
-use super::file::{ROOTS_MAX, root_source};
+use super::parts::{ROOTS_MAX, root_source};
 use super::url::{Way, way_to};
 use super::{EtcdLogin, EtcdSettings, FleetSettings, Identity, RootSource};
 

@@ -7,7 +7,7 @@ use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Problem, value};
 use sealane_store::NAMES_SOCKET;
 
-use super::file::{COMMAND_WORDS_MAX, ROOTS_MAX, challenge, root_source};
+use super::parts::{COMMAND_WORDS_MAX, ROOTS_MAX, challenge, root_source};
 use super::url::{Way, way_to};
 use super::{OnDemandSettings, Permission, RootSource};
 

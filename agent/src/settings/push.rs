@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Place, Problem, value};
 
-use super::Identity;
+use super::identity::Identity;
 
 /// A listener for clients that push certificates, and what each of them may do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -73,13 +73,13 @@ impl Queues {
     }
 
     pub(super) fn insert_ask(&mut self, id: CertificateId, certificate: &Certificate) {
-        if let Some(at) = certificate.ask_at {
+        if let Some(at) = certificate.info.ask_at {
             self.asks.insert((at, id));
         }
     }
 
     pub(super) fn remove_ask(&mut self, id: CertificateId, certificate: &Certificate) {
-        if let Some(at) = certificate.ask_at {
+        if let Some(at) = certificate.info.ask_at {
             self.asks.remove(&(at, id));
         }
     }

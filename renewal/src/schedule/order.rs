@@ -416,7 +416,7 @@ impl Certificate {
     fn deadline(&self) -> UnixSeconds {
         match self.held {
             Some(_) if self.is_forced => self.renew_at,
-            Some(held) => held.deadline(self.window),
+            Some(held) => held.deadline(self.info.window),
             None => self.renew_at.plus(NEW_PATIENCE_S),
         }
     }
@@ -437,7 +437,7 @@ impl Certificate {
 
     fn replaces_in_window(&self, now: UnixSeconds, authority: AuthorityId) -> bool {
         let is_in_window =
-            self.window.is_some_and(|window| (window.start..=window.end).contains(&now));
+            self.info.window.is_some_and(|window| (window.start..=window.end).contains(&now));
         is_in_window && self.may_replace(authority)
     }
 

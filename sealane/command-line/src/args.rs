@@ -11,13 +11,15 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-
-use crate::exit::Exit;
 use sealane_config::{
     Address, Config, LANES_MAX, Limits, Mistakes, Problem, ProxyHeader, Simple, Tickets,
     WrittenBackend, value,
     value::{AlpnProtocol, ListenAddresses},
 };
+
+use sealane_operator::log::{LogFormat, LogLevel};
+
+use crate::exit::Exit;
 
 pub use certificates::{
     BackupArguments, CertificatesCommand, ExportArguments, ImportArguments, KeyArguments,
@@ -150,7 +152,7 @@ pub struct DemoArguments {
     /// Listen here; on 127.0.0.1:8443 without it, with --once on any free port
     #[arg(long, value_name = "ADDR:PORT", value_parser = value::listen_address)]
     pub listen: Option<SocketAddr>,
-    /// Keep the demo CA and its certificate here
+    /// Write the certificate of the demo here
     #[arg(long, value_name = "DIR", default_value = "demo-data")]
     pub directory: PathBuf,
 }
@@ -196,6 +198,17 @@ pub struct ServeArguments {
     #[arg(long, value_name = "v1|v2", num_args = 0..=1, default_missing_value = "v2",
         value_parser = value::proxy_header)]
     pub proxy_header: Option<ProxyHeader>,
+    /// Log lines of this level and above: error, warning, info or debug
+    ///
+    /// At debug each connection is logged while it is open: accept, hello, route, backend and end,
+    /// each with the number that the access log has.
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<LogLevel>,
+    /// The form of log lines: text or json
+    ///
+    /// Without it they are text, or JSON if the access log goes to standard error as well.
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
     /// Run this many event loops, one thread each; one per core without it
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<NonZeroUsize>,
@@ -435,13 +448,11 @@ port, and prints lines for curl and openssl that verify the certificate. The pag
 Sealane told the backend about the connection: lane, TLS version, suite, group, server name, \
 resumed or not. Ctrl-C ends it.
 
-Files:
-  DIR/ca.pem         the demo CA's certificate; its key is not kept
-  DIR/localhost.pem  certificate and key for localhost, *.demo.localhost, 127.0.0.1 and ::1
-Both are made when they are missing or have less than a day left.
+File:
+  DIR/localhost.pem  a new self-signed certificate and its key, for localhost, 127.0.0.1 and ::1
 
 Exit codes:
-  0  ended as asked; with --once, every page came and was verified
+  0  ended as asked; with --once, both pages came and were verified (it takes curl)
   1  a page did not come, or failed while it ran
   3  the address or the directory cannot be had; nothing started
 

@@ -16,10 +16,11 @@ pub mod status;
 
 use std::io::{self, Write as _};
 
+use sealane_control::StartControl;
+use tracing::error;
+
 use crate::args::Command;
 use crate::exit::Exit;
-use sealane_control::StartControl;
-use sealane_operator::{Priority, say_at};
 
 /// Carries out `command`, whose results go to standard output; `start_control` starts a terminator.
 ///
@@ -52,7 +53,7 @@ pub fn run(command: Command, start_control: StartControl) -> io::Result<Exit> {
         Command::Demo(arguments) => demo::run(&arguments, start_control, &mut out),
         Command::Man { command } => match man::write_page(command.as_deref(), &mut out) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                say_at(Priority::Error, &error.to_string());
+                error!("{error}");
                 Ok(Exit::Usage)
             }
             written => written.map(|()| Exit::Ok),

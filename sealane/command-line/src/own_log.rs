@@ -1,34 +1,16 @@
-//! The program's own log as JSON, where it shares a stream with the access log.
+//! The settings of the operational log of a process that serves.
 
-use serde::Serialize;
-
-use sealane_config::timestamp::Timestamp;
 use sealane_config::{AccessLogDestination, Config};
-use sealane_operator::{Priority, write_as};
+use sealane_operator::log::{self, LogFormat, LogLevel, LogSettings};
 
-/// One line of the program's own log.
-#[derive(Serialize)]
-struct Line<'a> {
-    time: Timestamp,
-    level: &'static str,
-    message: &'a str,
-}
-
-/// From now on writes JSON if the access log goes to standard error, so that every line there is.
-pub(crate) fn follow(config: &Config) {
+/// Follows the flags. Without a format it is JSON if the access log goes to standard error as well,
+/// so that every line there is JSON.
+pub(crate) fn follow((level, format): (Option<LogLevel>, Option<LogFormat>), config: &Config) {
     let destination = config.access_log.as_ref().map(|log| &log.destination);
-    if destination == Some(&AccessLogDestination::Stderr) {
-        write_as(line);
-    }
-}
-
-fn line(priority: Priority, text: &str) -> String {
-    let level = match priority {
-        Priority::Error => "error",
-        Priority::Warning => "warning",
-        Priority::Information => "info",
+    let default = match destination {
+        Some(AccessLogDestination::Stderr) => LogFormat::Json,
+        _ => LogFormat::Text,
     };
-    let line = Line { time: Timestamp::now(), level, message: text };
-    // Strings and a time always have a form in JSON.
-    serde_json::to_string(&line).unwrap_or_default() + "\n"
+    let (level, format) = (level.unwrap_or_default(), format.unwrap_or(default));
+    log::set(LogSettings { level, format });
 }

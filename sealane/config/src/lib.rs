@@ -37,7 +37,6 @@ mod spoken;
 mod tests;
 mod tickets;
 mod timeouts;
-pub mod timestamp;
 pub mod unix_socket;
 pub mod value;
 

@@ -15,14 +15,15 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::time::SystemTime;
 
-use crate::metrics;
-use crate::state::{ControlState, Phase, SharedState};
 use sealane_config::unix_socket::{self, SocketFile};
 use sealane_config::{self as config, Address, AdminSocket};
 use sealane_traffic::backends::monotonic_ms;
 use sealane_traffic::http::{
     ContentType, Hosts, Method, Request, Response, Server, Status, serve_hosts, serve_orders,
 };
+
+use crate::metrics;
+use crate::state::{ControlState, Phase, SharedState};
 
 pub use names_socket::NamesSocket;
 pub use orders::{Orders, Uploads};

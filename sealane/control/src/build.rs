@@ -6,28 +6,28 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use sealane_engine::client::ClientContexts;
-use sealane_lanes::generation::{Generation, Listener};
-use sealane_lanes::kernel::Address;
-use sealane_store::KeyedStore;
-
-use crate::state::{BackendSummary, Faults};
-use crate::systemd;
-use sealane_config::timestamp::unix_now;
 use sealane_config::{
     self as config, BackendAddress, ChallengeSource, Config, ProxyHeader, Share, Spoken,
 };
+use sealane_engine::client::ClientContexts;
+use sealane_lanes::generation::{Generation, Listener};
+use sealane_lanes::kernel::Address;
 use sealane_listeners::stores::Stores;
 use sealane_listeners::{
     Contexts, Fault, KnownClientRoots, LastGood, Names, Summary, Surroundings, Survey, Surveys,
     resolve_all, said_of, survey,
 };
+use sealane_operator::timestamp::unix_now;
+use sealane_store::KeyedStore;
 use sealane_traffic::admission::Admission;
 use sealane_traffic::backends::{
     Backend, BackendCounters, Destination, Drained, LaneMemory, LaneShare, NameRoutes,
     PlannedBackend, RelaySettings, places,
 };
 use sealane_traffic::challenges::{Responder, Source};
+
+use crate::state::Faults;
+use crate::systemd;
 
 use super::Event;
 use super::health::Health;
@@ -354,43 +354,6 @@ fn shown_warnings(survey: &Survey<'_>) -> Vec<String> {
         }
     }
     shown
-}
-
-/// The backends of a generation, as they are shown.
-pub(super) fn shown_backends(
-    generation: &Generation<RelaySettings>,
-    health: &Health,
-) -> Vec<BackendSummary> {
-    let listeners = generation.listeners.iter();
-    let destinations = listeners.flat_map(|listener| &listener.settings.destinations);
-    // Two listeners may have a backend in common, or one under two names.
-    let mut summaries: Vec<BackendSummary> = Vec::new();
-    let mut positions: HashMap<Option<*const BackendCounters>, usize> = HashMap::new();
-    for backend in destinations.flat_map(|destination| &destination.backends) {
-        let Backend { address, label, lanes, tls, .. } = backend;
-        let checked = health.of(backend).cloned();
-        let position = *positions.entry(lanes.first().map(Arc::as_ptr)).or_insert(summaries.len());
-        match summaries.get_mut(position) {
-            Some(seen) => {
-                // One that is down for some of them is shown so.
-                if checked.as_ref().is_some_and(Result::is_err) {
-                    seen.checked = checked;
-                }
-                if !seen.labels().any(|known| known == label) {
-                    seen.other_labels.push(label.clone());
-                }
-            }
-            None => summaries.push(BackendSummary {
-                address: address.to_string(),
-                checked,
-                label: label.clone(),
-                lanes: lanes.clone(),
-                other_labels: Vec::new(),
-                tls: tls.is_some(),
-            }),
-        }
-    }
-    summaries
 }
 
 /// Warnings about one material of a listener that a start or a reload prints.

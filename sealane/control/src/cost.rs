@@ -1,12 +1,12 @@
 //! What a configuration takes in memory and file descriptors when it is used to its limits.
 
+use sealane_config::{Config, Listener};
 use sealane_engine::certificates::{Certificate, CertificateIndex, KeyType};
 use sealane_engine::provider::EXPANDED_BYTES_MAX;
+use sealane_traffic::admission::CLIENT_TABLE_BYTES;
 use serde::Serialize;
 
 use crate::file_tables::{Descriptors, FileTables};
-use sealane_config::{Config, Listener};
-use sealane_traffic::admission::CLIENT_TABLE_BYTES;
 
 /// An estimate, at the limits.
 #[derive(Debug, Serialize)]

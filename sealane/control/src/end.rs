@@ -3,15 +3,15 @@
 
 use std::time::{Duration, Instant};
 
+use sealane_config::value::duration_text;
 use sealane_lanes::mailbox::Mail;
-use sealane_lanes::start::LaneHandle;
 use signal_hook::consts::SIGHUP;
+use tracing::{info, warn};
 
+use super::lane_group::LanesEnd;
 use super::{Control, Event, Outcome, ServeError};
 use crate::state::Phase;
 use crate::systemd;
-use sealane_config::value::duration_text;
-use sealane_operator::{Priority, say, say_at};
 
 /// A process that was told to end, and serves on for a while.
 pub(super) struct Leaving {
@@ -25,13 +25,11 @@ pub(super) struct Leaving {
 impl Control {
     /// What the first signal does.
     pub(super) fn begin_to_leave(&self) -> Leaving {
-        let limits = &self.config.limits;
+        let limits = &self.running.config().limits;
         systemd::tell_end(limits.drain_delay + limits.drain_timeout);
         if !limits.drain_delay.is_zero() {
             let delay = duration_text(limits.drain_delay);
-            say(&format!(
-                "leaving: clients are served for {delay} more; a second signal ends that"
-            ));
+            info!("leaving: clients are served for {delay} more; a second signal ends that");
         }
         let (drain_delay, health_delay) = (limits.drain_delay, limits.health_delay);
         Leaving { since: Instant::now(), drain_delay, health_delay }
@@ -58,41 +56,29 @@ impl Control {
     }
 
     pub(super) fn drain(mut self) -> Result<Outcome, ServeError> {
-        systemd::tell_end(self.config.limits.drain_timeout);
-        say("draining: no new connections; a second signal ends at once");
-        // The files of unix sockets go before nobody answers there.
-        self.bound.clear();
+        let timeout = self.running.config().limits.drain_timeout;
+        systemd::tell_end(timeout);
+        info!("draining: no new connections; a second signal ends at once");
+        // The files of unix sockets go before connections there would be refused.
+        self.bound.close();
         self.state.lock().phase = Phase::Draining;
-        for lane in &self.lanes {
-            lane.post(Mail::Drain(self.config.limits.drain_timeout));
-        }
-        while !self.lanes.iter().all(LaneHandle::has_ended) {
-            if let Some(watchdog) = &mut self.watchdog {
-                watchdog.look(&self.lanes);
-            }
+        self.lanes.post_each(|_| Mail::Drain(timeout));
+        while !self.lanes.have_ended() {
+            self.lanes.report_to_watchdog();
             match self.events.recv_timeout(DRAIN_TICK) {
-                Ok(Event::Notice(line)) => say_at(Priority::Warning, &line),
+                Ok(Event::Notice(line)) => warn!("{line}"),
                 Ok(Event::Signal(signal)) if signal != SIGHUP => {
-                    for lane in &self.lanes {
-                        lane.post(Mail::Stop);
-                    }
+                    self.lanes.post_each(|_| Mail::Stop);
                 }
                 Ok(_) | Err(_) => {}
             }
         }
-        let (mut cut, mut lost) = (0, None);
-        for lane in self.lanes {
-            let number = lane.number;
-            match lane.join() {
-                Ok(end) => cut += end.cut,
-                Err(_) => lost = Some(number),
-            }
-        }
+        let LanesEnd { cut, lost } = self.lanes.join();
         if let Some(log) = self.log
             && !log.stop()
         {
             let text = "the access log's destination did not take the last lines";
-            say_at(Priority::Warning, text);
+            warn!("{text}");
         }
         if let Some(admin) = self.admin {
             admin.stop();

@@ -2,12 +2,11 @@
 
 use std::collections::HashSet;
 
-use sealane_file_table::{DESCRIPTOR_BYTES, FileTable, TABLE_DESCRIPTORS_MAX, can_be_own};
-use serde::Serialize;
-
 use sealane_config::{BACKENDS_MAX, BackendAddress, Config, Listener};
+use sealane_file_table::{DESCRIPTOR_BYTES, FileTable, TABLE_DESCRIPTORS_MAX, can_be_own};
 use sealane_traffic::checks::IN_FLIGHT_MAX;
 use sealane_traffic::http;
+use serde::Serialize;
 
 /// Whether each lane can have a table of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,19 +1,23 @@
 //! What checks have found of backends, told to lanes as a mask for each destination.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use sealane_config::{Check, ProxyHeader};
 use sealane_lanes::generation::Generation;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::mailbox::Mail;
-
-use super::{Control, Event};
-use sealane_config::{Check, ProxyHeader};
-use sealane_operator::{Priority, say_at};
-use sealane_traffic::backends::{Backend, PlannedBackend, RelaySettings, Target};
+use sealane_traffic::backends::{Backend, BackendCounters, PlannedBackend, RelaySettings, Target};
 use sealane_traffic::checks::{Checker, Found};
 use sealane_traffic::proxy_header::{V1_OF_NOBODY, V2_OF_NOBODY};
+use tracing::{Level, error, info, warn};
+
+use super::lane_group::LaneGroup;
+use super::{Control, Event};
+use crate::state::BackendSummary;
 
 /// What is checked, and what was found of it.
 #[derive(Default)]
@@ -27,6 +31,8 @@ pub(super) struct Health {
     ids: u64,
     /// Those of them that were given out when it was last decided what is checked.
     ids_before: u64,
+    /// The thread that checks, once something is checked.
+    checker: Option<Checker>,
 }
 
 /// What checks have found of a target.
@@ -123,89 +129,88 @@ impl Health {
     }
 }
 
-impl Control {
-    /// Checks the backends of `generation` from now on, and no others.
-    pub(super) fn check_backends(&mut self, generation: &Generation<RelaySettings>) {
+impl Health {
+    /// Checks the backends of `generation` from now on, and no others; results come as events.
+    ///
+    /// # Errors
+    /// The thread that checks cannot be started; then nothing is checked.
+    pub(super) fn check(
+        &mut self,
+        generation: &Generation<RelaySettings>,
+        events: &Sender<Event>,
+    ) -> io::Result<()> {
         let mut targets: Vec<Arc<Target>> = backends(generation)
             .filter_map(|backend| backend.target.as_ref().map(Arc::clone))
             .collect();
         targets.sort_by_key(|target| target.id);
         targets.dedup_by_key(|target| target.id);
-        let health = &mut self.registries.health;
-        health.checked = targets.iter().map(|target| target.id).collect();
-        health.ids_before = health.ids;
+        self.checked = targets.iter().map(|target| target.id).collect();
+        self.ids_before = self.ids;
         if self.checker.is_none() && !targets.is_empty() {
-            let events = self.notices.clone();
+            let events = events.clone();
             let tell = move |found| {
-                // Nobody listens any more when the process is about to end.
+                // Nothing receives it when the process is about to end.
                 let _ = events.send(Event::Checked(found));
             };
-            match Checker::start(tell) {
-                Ok(checker) => self.checker = Some(checker),
-                Err(error) => {
-                    let text = format!("backends are not checked: {error}");
-                    say_at(Priority::Error, &text);
-                }
-            }
+            self.checker = Some(Checker::start(tell)?);
         }
         if let Some(checker) = &self.checker {
             checker.check(targets);
         }
+        Ok(())
     }
 
-    /// Tells lanes what checks have found, and whoever reads the log.
-    pub(super) fn end_check(&mut self, found: Found) {
+    /// Notes the result of a check and sends it to `lanes`; returns the line for the log, unless
+    /// the backend has left the configuration.
+    pub(super) fn end_check(&mut self, found: Found, lanes: &LaneGroup) -> Option<(Level, String)> {
         let Found { id, state } = found;
-        let current = self.generations.last();
-        let known = current.and_then(|current| {
-            backends(current).find(|b| b.target.as_ref().is_some_and(|target| target.id == id))
-        });
-        // One may have left the configuration meanwhile.
-        let Some(backend) = known else { return };
+        let mut current = backends(lanes.current()?);
+        let backend = current.find(|b| b.target.as_ref().is_some_and(|target| target.id == id))?;
         let (label, address) = (&backend.label, &backend.address);
-        let (priority, text) = match &state {
-            Ok(()) => (Priority::Information, format!("backend {label} at {address} is up")),
-            Err(why) => (Priority::Warning, format!("backend {label} at {address} is down: {why}")),
+        let line = match &state {
+            Ok(()) => (Level::INFO, format!("backend {label} at {address} is up")),
+            Err(why) => (Level::WARN, format!("backend {label} at {address} is down: {why}")),
         };
         let is_down = state.is_err();
-        let was_down = self.registries.health.note(id, state);
-        // Lanes take who is not known to be down for one that is up.
+        let was_down = self.note(id, state);
+        // Lanes take one that is not known to be down for one that is up.
         if is_down != was_down {
-            for generation in &self.generations {
-                self.tell_lanes(generation, id);
+            for generation in lanes.generations() {
+                self.tell_lanes(generation, id, lanes);
             }
         }
-        if let Some(current) = self.generations.last() {
-            let shown = super::build::shown_backends(current, &self.registries.health);
-            self.state.lock().backends = shown;
-        }
-        // Last, so that metrics and the admin address agree with the line.
-        say_at(priority, &text);
+        Some(line)
     }
 
     /// Tells lanes since when backends of `generation` are back, before they have it: what a lane
     /// remembers of a destination begins anew with each generation.
-    pub(super) fn tell_who_is_back(&self, generation: &Generation<RelaySettings>) {
+    pub(super) fn tell_who_is_back(
+        &self,
+        generation: &Generation<RelaySettings>,
+        lanes: &LaneGroup,
+    ) {
         for listener in &generation.listeners {
             for (position, destination) in listener.settings.destinations.iter().enumerate() {
                 let (backends, slow_start_ms) = (&destination.backends, destination.slow_start_ms);
-                let back = self.registries.health.back_for_ms(backends, slow_start_ms);
-                for lane in self.lanes.iter().filter(|_| !back.is_empty()) {
-                    let (settings, number) = (Arc::clone(&listener.settings), lane.number);
-                    let back = back.clone();
-                    lane.post(Mail::Run(Box::new(move |now_ms| {
+                let back = self.back_for_ms(backends, slow_start_ms);
+                if back.is_empty() {
+                    continue;
+                }
+                lanes.post_each(|number| {
+                    let (settings, back) = (Arc::clone(&listener.settings), back.clone());
+                    Mail::Run(Box::new(move |now_ms| {
                         if let Some(memory) = settings.destinations[position].memories.get(number) {
                             for (index, back_for_ms) in back {
                                 memory.note_back(index, now_ms.saturating_sub(back_for_ms));
                             }
                         }
-                    })));
-                }
+                    }))
+                });
             }
         }
     }
 
-    fn tell_lanes(&self, generation: &Generation<RelaySettings>, id: u64) {
+    fn tell_lanes(&self, generation: &Generation<RelaySettings>, id: u64, lanes: &LaneGroup) {
         for listener in &generation.listeners {
             for (position, destination) in listener.settings.destinations.iter().enumerate() {
                 let is_it = |backend: &Backend| {
@@ -214,18 +219,78 @@ impl Control {
                 if !destination.backends.iter().any(is_it) {
                     continue;
                 }
-                let down = self.registries.health.down(&destination.backends);
-                for lane in &self.lanes {
-                    let (settings, number) = (Arc::clone(&listener.settings), lane.number);
-                    lane.post(Mail::Run(Box::new(move |now_ms| {
+                let down = self.down(&destination.backends);
+                lanes.post_each(|number| {
+                    let settings = Arc::clone(&listener.settings);
+                    Mail::Run(Box::new(move |now_ms| {
                         if let Some(memory) = settings.destinations[position].memories.get(number) {
                             memory.note_checked(down, now_ms);
                         }
-                    })));
-                }
+                    }))
+                });
             }
         }
     }
+}
+
+impl Control {
+    /// Checks the backends of `generation` from now on, and no others.
+    pub(super) fn check_backends(&mut self, generation: &Generation<RelaySettings>) {
+        if let Err(error) = self.registries.health.check(generation, &self.notices) {
+            error!("backends are not checked: {error}");
+        }
+    }
+
+    /// Follows the result of a check.
+    pub(super) fn end_check(&mut self, found: Found) {
+        let health = &mut self.registries.health;
+        let Some((level, text)) = health.end_check(found, &self.lanes) else { return };
+        if let Some(current) = self.lanes.current() {
+            self.state.lock().backends = shown_backends(current, &self.registries.health);
+        }
+        // Last, so that metrics and the admin address agree with the line.
+        match level {
+            Level::WARN => warn!("{text}"),
+            _ => info!("{text}"),
+        }
+    }
+}
+
+/// The backends of a generation, as they are shown.
+pub(super) fn shown_backends(
+    generation: &Generation<RelaySettings>,
+    health: &Health,
+) -> Vec<BackendSummary> {
+    let listeners = generation.listeners.iter();
+    let destinations = listeners.flat_map(|listener| &listener.settings.destinations);
+    // Two listeners may have a backend in common, or one under two names.
+    let mut summaries: Vec<BackendSummary> = Vec::new();
+    let mut positions: HashMap<Option<*const BackendCounters>, usize> = HashMap::new();
+    for backend in destinations.flat_map(|destination| &destination.backends) {
+        let Backend { address, label, lanes, tls, .. } = backend;
+        let checked = health.of(backend).cloned();
+        let position = *positions.entry(lanes.first().map(Arc::as_ptr)).or_insert(summaries.len());
+        match summaries.get_mut(position) {
+            Some(seen) => {
+                // One that is down for some of them is shown so.
+                if checked.as_ref().is_some_and(Result::is_err) {
+                    seen.checked = checked;
+                }
+                if !seen.labels().any(|known| known == label) {
+                    seen.other_labels.push(label.clone());
+                }
+            }
+            None => summaries.push(BackendSummary {
+                address: address.to_string(),
+                checked,
+                label: label.clone(),
+                lanes: lanes.clone(),
+                other_labels: Vec::new(),
+                tls: tls.is_some(),
+            }),
+        }
+    }
+    summaries
 }
 
 fn backends(generation: &Generation<RelaySettings>) -> impl Iterator<Item = &Backend> {

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use sealane_file_table::passed;
 use sealane_lanes::kernel::Address;
 use sealane_lanes::listener::{address_of, is_bound_at};
+use tracing::info;
 
 use crate::systemd;
-use sealane_operator::say;
 
 /// Sockets that the process before has left with the service manager.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl KeptSockets {
     /// Lets go of what nobody has taken: a lane or an address that is no more.
     pub(super) fn let_go(self) {
         for (name, _) in &self.0 {
-            say(&format!("the socket {name:?} of the process before is not needed any more"));
+            info!("the socket {name:?} of the process before is not needed any more");
         }
         systemd::forget(self.0.into_iter().map(|(name, _)| name));
     }

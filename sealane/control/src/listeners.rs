@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
+use sealane_config as config;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::steer::Steer;
-
-use sealane_config as config;
 use sealane_traffic::admission::ListenerCounters;
 use sealane_traffic::backends::RelaySettings;
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::{Counters, Histogram};
-
-use crate::state::{AccessLogCounters, ControlState, Phase};
-use sealane_config::timestamp::Timestamp;
+use sealane_operator::timestamp::Timestamp;
 use sealane_traffic::access_log::blame_label;
 use sealane_traffic::backends::BackendCounters;
+
+use crate::state::{AccessLogCounters, ControlState, Phase};
 
 pub use exposition::{Exposition, Family, Kind, Seconds};
 

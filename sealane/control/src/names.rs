@@ -2,58 +2,72 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use sealane_lanes::generation::{Generation, Listener, Named, Publication, Speech};
+use sealane_lanes::generation::{Generation, Listener, Named, Speech};
 use sealane_lanes::handover::Parcel;
-use sealane_lanes::mailbox::Mail;
-
-use super::build::{Registries, shown_backends};
-use super::{Control, Event};
-use sealane_listeners::{Answers, NameNews, look_again, shown_addresses};
-use sealane_operator::{Priority, say, say_at};
+use sealane_listeners::{Answers, NameNews, Names, look_again, shown_addresses};
 use sealane_traffic::backends::RelaySettings;
+use tracing::{info, warn};
 
-impl Control {
-    /// Looks names up whose time has come.
-    pub(super) fn look_for_names(&mut self) {
-        if self.is_looking {
+use super::build::Registries;
+use super::health::shown_backends;
+use super::{Control, Event};
+
+/// The lookup of names in the background, one at a time.
+#[derive(Default)]
+pub(super) struct NameLookup {
+    is_running: bool,
+}
+
+impl NameLookup {
+    /// Starts to look up those of `names` that are due, unless a lookup runs.
+    pub(super) fn start_due(&mut self, names: &Names, events: &Sender<Event>) {
+        if self.is_running {
             return;
         }
-        let due = self.registries.names.due(Instant::now());
+        let due = names.due(Instant::now());
         if due.is_empty() {
             return;
         }
-        let events = self.notices.clone();
+        let events = events.clone();
         let tell = move |answers| {
-            // Nobody listens any more when the process is about to end.
+            // Nothing receives it when the process is about to end.
             let _ = events.send(Event::Looked(answers));
         };
         // Without a thread it is tried the next time.
-        self.is_looking = look_again(due, tell).is_ok();
+        self.is_running = look_again(due, tell).is_ok();
     }
 
+    /// The lookup that ran has ended.
+    pub(super) fn note_end(&mut self) {
+        self.is_running = false;
+    }
+}
+
+impl Control {
     /// Serves what a look has found. No file is read: what has changed there is another matter.
     pub(super) fn end_look(&mut self, answers: &Answers) {
-        self.is_looking = false;
+        self.lookup.note_end();
         let news = self.registries.names.follow(answers);
         for (name, news) in news.iter().take(NEWS_SHOWN_MAX) {
             let addresses = shown_addresses(self.registries.names.addresses(name));
             match news {
-                NameNews::Back => say(&format!("backends {name} resolves again")),
-                NameNews::Moved => say(&format!("backends {name} are at {addresses}")),
+                NameNews::Back => info!("backends {name} resolves again"),
+                NameNews::Moved => info!("backends {name} are at {addresses}"),
                 NameNews::Lost(why) => {
                     let kept = match addresses.as_str() {
                         "" => "connections to it are refused until it does".to_owned(),
                         _ => format!("{addresses} is used as before"),
                     };
                     let text = format!("backends {name} does not resolve any more: {why}; {kept}");
-                    say_at(Priority::Warning, &text);
+                    warn!("{text}");
                 }
             }
         }
         if let Some(more) = news.len().checked_sub(NEWS_SHOWN_MAX + 1) {
-            say(&format!("… and {} more names; /state has all", more + 1));
+            info!("… and {} more names; /state has all", more + 1);
         }
         if news.values().any(|news| *news == NameNews::Moved) {
             self.move_backends();
@@ -63,24 +77,21 @@ impl Control {
 
     /// Publishes the generation that is served with its backends where their names lead now.
     fn move_backends(&mut self) {
-        let Some(current) = self.generations.last() else { return };
-        let number = self.number + 1;
-        let moved = moved(current, number, self.config.lanes, &mut self.registries);
+        let Some(current) = self.lanes.current() else { return };
+        let (number, lanes) = (self.lanes.number() + 1, self.running.config().lanes);
+        let moved = moved(current, number, lanes, &mut self.registries);
         let Some(generation) = moved.map(Arc::new) else { return };
-        self.number = number;
         {
             let mut state = self.state.lock();
             state.generations.publish(number, &generation);
             state.backends = shown_backends(&generation, &self.registries.health);
         }
         self.check_backends(&generation);
-        self.tell_who_is_back(&generation);
-        for lane in &self.lanes {
-            let (generation, parcel) = (Arc::clone(&generation), Parcel::default());
-            lane.post(Mail::Publish(Box::new(Publication { generation, parcel })));
-        }
-        self.generations.push(generation);
-        say(&format!("backends have moved: generation {number}"));
+        self.registries.health.tell_who_is_back(&generation, &self.lanes);
+        let parcels = std::iter::repeat_with(Parcel::default);
+        self.lanes.publish(&generation, parcels);
+        self.lanes.adopt(&generation);
+        info!("backends have moved: generation {number}");
     }
 }
 

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sealane_store::NAMES_SOCKET;
+use tracing::warn;
 
-use super::Control;
 use crate::admin::NamesSocket;
 use crate::state::SharedState;
-use sealane_operator::{Priority, say_at};
 
 /// The socket, if a listener has `on_demand`. What keeps it from being there keeps nobody from
 /// being served: it is said, and tried again.
@@ -21,27 +20,23 @@ pub(super) struct NamesDoor {
     said: Option<String>,
 }
 
-impl Control {
-    /// Opens, moves or closes the socket as the configuration says now.
-    pub(super) fn follow_names_door(&mut self) {
-        let folder = self.config.on_demand_store();
-        if let Some(warning) = self.names_door.follow(folder, &self.state) {
-            say_at(Priority::Warning, &warning);
-        }
-    }
-
-    /// The same, now and then: others may write to its folder.
-    pub(super) fn look_after_names_door(&mut self) {
-        let looked_at = self.names_door.looked_at;
-        if looked_at.is_none_or(|looked_at| looked_at.elapsed() >= INTERVAL) {
-            self.follow_names_door();
-        }
-    }
-}
-
 impl NamesDoor {
-    /// Returns what is to be said.
-    fn follow(&mut self, folder: Option<&Path>, state: &SharedState) -> Option<String> {
+    /// Looks again now and then: others may write to its folder.
+    pub(super) fn look_after(&mut self, folder: Option<&Path>, state: &SharedState) {
+        if self.looked_at.is_none_or(|looked_at| looked_at.elapsed() >= INTERVAL) {
+            self.follow(folder, state);
+        }
+    }
+
+    /// Opens, moves or closes the socket: it belongs into `folder`, if into any.
+    pub(super) fn follow(&mut self, folder: Option<&Path>, state: &SharedState) {
+        if let Some(warning) = self.try_follow(folder, state) {
+            warn!("{warning}");
+        }
+    }
+
+    /// The warning, if there is a new one.
+    fn try_follow(&mut self, folder: Option<&Path>, state: &SharedState) -> Option<String> {
         self.looked_at = Some(Instant::now());
         self.open.take_if(|(at, socket)| Some(&**at) != folder || !socket.is_for(at));
         let Some(folder) = folder.filter(|_| self.open.is_none()) else {

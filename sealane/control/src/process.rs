@@ -9,11 +9,9 @@ pub mod locked;
 
 use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid};
 use rustix::thread::set_no_new_privs;
-
-use sealane_operator::memory::set_core_dumps;
-
 use sealane_config::Process;
-use sealane_operator::{Priority, say, say_at};
+use sealane_operator::memory::set_core_dumps;
+use tracing::{info, warn};
 
 pub use account::{Account, AccountError};
 pub use sealane_operator::memory::hide_memory;
@@ -33,16 +31,16 @@ pub fn settle(wanted: &Process) -> Result<Option<Account>, AccountError> {
     };
     // After the above, by which the kernel shuts the process whatever is wanted.
     if let Err(error) = set_core_dumps(wanted.allow_core_dump) {
-        say_at(Priority::Warning, &format!("cannot decide who may look into memory: {error}"));
+        warn!("cannot decide who may look into memory: {error}");
     }
     // No program that it starts has more rights than it has itself.
     if let Err(error) = set_no_new_privs(true) {
-        say_at(Priority::Warning, &format!("cannot give up what other programs grant: {error}"));
+        warn!("cannot give up what other programs grant: {error}");
     }
     locked::lock();
     let account = account.filter(|_| is_another);
     if let Some(account) = &account {
-        say(&format!("runs as the user {account}"));
+        info!("runs as the user {account}");
     }
     Ok(account)
 }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use super::{Event, notices_to};
 use sealane_traffic::challenges::{Responder, Source};
+
+use super::{Event, notices_to};
 
 /// Responders, one for each folder and each store.
 pub(super) struct ResponderRegistry {

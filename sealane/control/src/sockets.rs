@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use sealane_config::Config;
+use sealane_config::unix_socket::{self, SocketFile};
 use sealane_file_table::Descriptor;
 use sealane_lanes::generation::Generation;
 use sealane_lanes::handover::Parcel;
@@ -13,31 +15,30 @@ use sealane_lanes::kernel::Address;
 use sealane_lanes::listener::{BACKLOG, Bind, adopt, bind_among, bind_as};
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
-
-use super::kept::{self, KeptSockets};
-use sealane_config::Config;
-use sealane_config::unix_socket::{self, SocketFile};
 use sealane_listeners::{Fault, said_of};
 use sealane_sandbox::{self as sandbox, Need};
 use sealane_traffic::backends::RelaySettings;
+use tracing::warn;
+
+use super::kept::{self, KeptSockets};
 
 /// An address that is listened on; the file of a unix socket goes with this value.
-pub(super) struct Bound {
+struct Bound {
     /// The address as it is written.
-    pub(super) key: Address,
+    key: Address,
     /// With the port that was chosen for port 0.
-    pub(super) local: Address,
+    local: Address,
     file: Option<SocketFile>,
 }
 
 impl Bound {
     /// Whether whoever looks for it finds it: the file of a unix socket may have been removed.
-    pub(super) fn is_found(&self) -> bool {
+    fn is_found(&self) -> bool {
         self.file.as_ref().is_none_or(SocketFile::is_in_place)
     }
 
     /// Lets in whoever `config` says, which may have changed since it was bound.
-    pub(super) fn permit(&self, config: &Config) -> Result<(), String> {
+    fn permit(&self, config: &Config) -> Result<(), String> {
         let owner = config.listeners.iter().find(|each| each.addresses.contains(&self.key));
         let file = self.file.as_ref().filter(|_| self.is_found());
         let Some((file, owner)) = file.zip(owner) else { return Ok(()) };
@@ -50,7 +51,7 @@ impl Bound {
 /// Freshly bound sockets, one per lane for each address.
 pub(super) struct NewSockets {
     /// What was bound.
-    pub(super) bound: Vec<Bound>,
+    bound: Vec<Bound>,
     /// Sockets that cannot be made again after their files went away.
     pub(super) faults: Vec<Fault>,
     by_lane: Vec<Vec<(Address, Descriptor)>>,
@@ -99,12 +100,68 @@ impl NewSockets {
     }
 }
 
+/// The addresses that are listened on.
+#[derive(Default)]
+pub(super) struct BoundAddresses(Vec<Bound>);
+
+impl BoundAddresses {
+    /// The addresses, with the ports that were chosen for port 0.
+    pub(super) fn local(&self) -> impl Iterator<Item = &Address> {
+        self.0.iter().map(|bound| &bound.local)
+    }
+
+    /// Whether the files of all unix sockets are in their places.
+    pub(super) fn are_found(&self) -> bool {
+        self.0.iter().all(Bound::is_found)
+    }
+
+    /// Removes the files of unix sockets.
+    pub(super) fn close(&mut self) {
+        self.0.clear();
+    }
+
+    /// Takes what was bound for `generation`, made of `config`, and drops what it does not listen
+    /// on any more.
+    pub(super) fn follow(
+        &mut self,
+        generation: &Generation<RelaySettings>,
+        config: &Config,
+        sockets: &mut NewSockets,
+    ) {
+        let is_kept = |bound: &Bound| {
+            generation.listeners.iter().any(|listener| listener.keys.contains(&bound.key))
+                && !sockets.bound.iter().any(|new| new.key == bound.key)
+        };
+        let gone: Vec<Bound> = self.0.extract_if(.., |bound| !is_kept(bound)).collect();
+        kept::forget(gone.iter().map(|bound| &bound.key), config.lanes.get());
+        drop(gone);
+        for kept in &self.0 {
+            kept.permit(config).unwrap_or_else(|problem| warn!("{problem}"));
+        }
+        self.0.append(&mut sockets.bound);
+    }
+
+    /// Binds every address of `generation`, which was made of `config`, that is not listened on;
+    /// what was `kept` of such an address goes on.
+    ///
+    /// # Errors
+    /// A line for each new address that cannot be bound; nothing is left bound then.
+    pub(super) fn open_new(
+        &self,
+        generation: &Generation<RelaySettings>,
+        config: &Config,
+        kept: &mut KeptSockets,
+    ) -> Result<NewSockets, Vec<String>> {
+        open_new(generation, config, &self.0, kept)
+    }
+}
+
 /// Binds every address of `generation`, which was made of `config`, that is not found among
 /// `known`; what was `kept` of such an address goes on.
 ///
 /// # Errors
 /// A line for each new address that cannot be bound; nothing is left bound then.
-pub(super) fn open_new(
+fn open_new(
     generation: &Generation<RelaySettings>,
     config: &Config,
     known: &[Bound],

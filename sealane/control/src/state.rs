@@ -9,20 +9,20 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Instant, SystemTime};
 
+use sealane_config::{Limits, Tickets};
 use sealane_engine::certificates::{
     CertificateStore as _, Inventory, InventoryEntry, InventoryFailure,
 };
 use sealane_engine::client_certificates::RevocationList;
 use sealane_lanes::counters::Counters;
-
-use crate::file_tables::FileTables;
-use sealane_config::timestamp::Timestamp;
-use sealane_config::{Limits, Tickets};
 use sealane_listeners::{EXPIRIES_SHOWN_MAX, Fault, NameSummary, StoreSummary, Summary, list_file};
+use sealane_operator::timestamp::Timestamp;
 use sealane_traffic::access_log::{LaneLogCounters, LogFault, LogWriter, WriterCounters};
 use sealane_traffic::admission::{ListenerCounters, RefusedClients};
 use sealane_traffic::backends::{BackendCounters, Drained};
 use sealane_traffic::lane_orders::LaneDesk;
+
+use crate::file_tables::FileTables;
 
 pub use faults::{FAULTS_SHOWN_MAX, Faults};
 pub use verdict::Verdict;

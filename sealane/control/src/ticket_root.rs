@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_certificate_files::{Exposed, NotRegular, open_regular};
+use sealane_config::{RootPlace, Tickets};
 use sealane_engine::provider::random;
 use sealane_engine::tickets::{TEXT_BYTES_MAX, TicketRoot};
+use sealane_listeners::Fault;
+use sealane_operator::timestamp::unix_now;
 use sealane_store::KeyedStore;
+use tracing::warn;
 use zeroize::Zeroizing;
 
 use self::stored::StoredRoots;
 use crate::state::TicketRoots;
-use sealane_config::timestamp::unix_now;
-use sealane_config::{RootPlace, Tickets};
-use sealane_listeners::Fault;
-use sealane_operator::{Priority, say_at};
 
 /// A ticket root that follows the clock, in memory and, if there is one, in its file.
 pub(super) struct KeptRoot {
@@ -83,13 +83,13 @@ impl KeptRoot {
             None => create(file, settings)?,
         };
         if let Some(exposed) = Exposed::find(file) {
-            say_at(Priority::Warning, &format!("tickets.root: {exposed}"));
+            warn!("tickets.root: {exposed}");
         }
         let mut kept = Self { file: Some(file.to_owned()), ..Self::of_process(root, None) };
         // A file that cannot be written, such as a mounted secret, or a clock that is wrong: said,
         // and tried again.
         if let Some(problem) = kept.advance() {
-            say_at(Priority::Warning, &problem);
+            warn!("{problem}");
         }
         Ok(kept)
     }

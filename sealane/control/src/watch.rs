@@ -6,10 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use sealane_store::DATA_FILE;
-
 use sealane_config::{Address, Config, KeySource, RootPlace};
 use sealane_listeners as listener;
+use sealane_store::DATA_FILE;
 
 /// Watches the folders of everything that a configuration names.
 ///

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 use sealane_lanes::mailbox::Mail;
 use sealane_lanes::start::LaneHandle;
+use sealane_traffic::backends::RelaySettings;
+use tracing::error;
 
 use crate::systemd;
-use sealane_operator::{Priority, say_at};
-use sealane_traffic::backends::RelaySettings;
 
 /// A question to all lanes at regular times.
 pub(super) struct Watchdog {
@@ -52,7 +52,7 @@ impl Watchdog {
                 "lane {number} does not answer; unless it does, the service manager will end this \
                  process; this is a fault of Sealane"
             );
-            say_at(Priority::Error, &text);
+            error!("{text}");
         }
         self.was_silent = silent.is_some();
         if !self.was_silent {

@@ -2,6 +2,7 @@
 
 mod access;
 mod backend;
+mod bases;
 mod bind;
 mod condition;
 mod frontend;
@@ -14,12 +15,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
+use sealane_config::{LANES_MAX, Mistakes};
+
 use super::files::Files;
 use super::plan::{CONNECTIONS, KeepAlive, Plan, host_and_port, number};
 use super::remark::{Line, Remarks};
-use sealane_config::{LANES_MAX, Mistakes};
 
-use bind::{Bases, Binding};
+use bases::Bases;
+use bind::Binding;
 use syntax::{Section, Statement};
 
 /// Reads the text of a file, and of the lists of certificates that it names.

@@ -5,6 +5,8 @@ mod syntax;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sealane_config::{LANES_MAX, Mistakes};
+
 use super::files::{Files, matches, name_of};
 use super::plan::{
     Backend, Certificate, Clients, KeepAlive, LONGEST, Listener, Plan, ProxyHeader, endpoint,
@@ -12,7 +14,6 @@ use super::plan::{
 };
 use super::remark::{ASKED, Line, believes_everybody};
 use super::tls;
-use sealane_config::{LANES_MAX, Mistakes};
 
 use syntax::{Setting, Value};
 

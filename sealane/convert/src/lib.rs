@@ -15,7 +15,6 @@ mod writer;
 use std::path::Path;
 
 use clap::ValueEnum;
-
 use sealane_config::{Config, Mistake, Mistakes, Place, Problem};
 
 use files::{Files, STEPS_MAX};

@@ -8,10 +8,11 @@ mod syntax;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use sealane_config::{LANES_MAX, Mistakes};
+
 use super::files::Files;
 use super::plan::{Plan, number};
 use super::remark::{Line, Remarks};
-use sealane_config::{LANES_MAX, Mistakes};
 
 use server::Server;
 use syntax::Directive;

@@ -6,10 +6,11 @@ use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::remark::{Line, Remarks};
-use super::tls::Tls;
 use sealane_config::BACKENDS_MAX;
 use sealane_config::value;
+
+use super::remark::{Line, Remarks};
+use super::tls::Tls;
 
 /// A configuration.
 #[derive(Clone, Debug, Default)]
@@ -202,6 +203,18 @@ impl Plan {
 }
 
 impl Listener {
+    /// Whether two differ in their addresses alone.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        self.spoken == other.spoken
+            && self.tls == other.tls
+            && self.certificates == other.certificates
+            && self.clients == other.clients
+            && self.alpn == other.alpn
+            && self.accept_proxy == other.accept_proxy
+            && self.refuses_unknown_names == other.refuses_unknown_names
+            && self.routes == other.routes
+    }
+
     /// Takes an address to listen on, as Sealane spells it.
     pub(super) fn listen(&mut self, address: &str, line: &Line) {
         match value::listen_addresses(address) {

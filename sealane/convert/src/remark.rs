@@ -102,3 +102,29 @@ pub(super) const ASKED: &str = "a client whose certificate is bad is let in here
                                 header tells that; say \"required\" where nobody comes without one";
 /// What is said of wildcards that stand for names of any depth.
 pub(super) const ONE_LABEL: &str = "a wildcard stands for one label: name others";
+
+/// Reports why words were left out, once for all words with the same reason.
+pub(super) fn tell_by_reason(
+    words: &[String],
+    key: &'static str,
+    line: &Line,
+    remarks: &mut Remarks,
+    reason: impl Fn(&str) -> String,
+) {
+    let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
+    for word in words {
+        let why = reason(word);
+        match by_reason.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, names)) => names.push(word),
+            None => by_reason.push((why, vec![word])),
+        }
+    }
+    for (why, names) in by_reason {
+        let more = if names.len() > WORDS_SHOWN_MAX { " and more" } else { "" };
+        let names = names[..names.len().min(WORDS_SHOWN_MAX)].join(", ");
+        remarks.left_out(line, key, format!("{names}{more}: {why}"));
+    }
+}
+
+/// Words of a line that a remark repeats.
+const WORDS_SHOWN_MAX: usize = 16;

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use sealane_config::Mistakes;
+
 use super::files::Files;
 use super::plan::{
     Backend, BackendTls, Certificate, Clients, Listener, Plan, ProxyHeader, Route, Spoken,
@@ -14,7 +16,6 @@ use super::plan::{
 };
 use super::remark::{ASKED, Line, Remarks};
 use super::tls;
-use sealane_config::Mistakes;
 
 use options::{GUARDS, LOST, PROCESS, SWITCHES, TICKETS, reason};
 use syntax::{Section, SetOption};

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use sealane_config::{Address, Mistake, value};
 use sealane_engine::policy::{Group, Suite};
 use sealane_engine::text;
 
@@ -14,7 +15,6 @@ use super::plan::{
     Route, Spoken,
 };
 use super::remark::{Remark, Remarks};
-use sealane_config::{Address, Mistake, value};
 
 /// Writes all but what stands at the top.
 pub(super) fn write(plan: &Plan) -> Written {

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_certificate_files::{TextError, read_text};
-
-use super::{Found, Material, Reading, Survey};
 use sealane_config as config;
 use sealane_config::network::{EXAMPLES, Network, network};
 use sealane_config::networks::{Access, NetworkSet};
 use sealane_config::{ListenerLimits, NETWORKS_MAX, NetworkSource, PerClient, Steering};
+
+use super::{Found, Material, Reading, Survey};
 
 pub(super) const MATERIAL: Material = Material { files, read };
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_certificate_files::{CertificateFileError, Exposed, read_at_most};
+use sealane_config::{self as config, BackendTls, CertificateSource, RootSource, Route, Trust};
 use sealane_engine::certificates::PEM_BYTES_MAX;
 use sealane_engine::client::{
     ClientContext, ClientIdentity, ClientOptions, ClientOptionsError, ROOTS_BYTES_MAX, Roots,
@@ -15,7 +16,6 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::{Found, Material, Reading, Survey, said_of_route};
-use sealane_config::{self as config, BackendTls, CertificateSource, RootSource, Route, Trust};
 
 pub(super) const MATERIAL: Material = Material { files, read };
 

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::names::{Led, Names};
-use super::{Material, Reading, Survey, said_of_route};
 use sealane_config::BACKENDS_MAX;
 use sealane_config::{BackendAddress, Config, Destination};
 use sealane_traffic::backends::{BackendTls, PlannedBackend};
+
+use super::names::{Led, Names};
+use super::{Material, Reading, Survey, said_of_route};
 
 /// Addresses are no files: names are followed by looking them up.
 pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };

@@ -9,13 +9,13 @@ use sealane_certificate_files::{
     Bound, Bounds, CertificateFault, CertificateFileError, CertificateFileWarning,
     LoadedCertificates,
 };
+use sealane_config::{self as config, CertificateSource, ClientTrust, Limits, Route};
 use sealane_engine::certificates::{
     Certificate, CertificateError, CertificateIndex, CertificateWarning, DefaultCertificate,
     IndexBuilder,
 };
 
 use super::{Found, Material, Reading, Survey, said_of_route};
-use sealane_config::{self as config, CertificateSource, ClientTrust, Limits, Route};
 
 pub(super) const MATERIAL: Material = Material { files, read };
 

@@ -1,8 +1,9 @@
 //! The folder in which ACME clients of others leave their challenges.
 
-use super::{Found, Material, Reading, Survey};
 use sealane_config::ChallengeSource;
 use sealane_traffic::challenges::{FolderError, open_folder};
+
+use super::{Found, Material, Reading, Survey};
 
 /// Challenges are looked for when they are asked for: what comes into the folder, and goes, is no
 /// change of the configuration.

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sealane_certificate_files::read_at_most;
+use sealane_config::{self as config, ClientDemand, ClientTrust, Route};
 use sealane_engine::client::{ClientOptionsError, ROOTS_BYTES_MAX, Roots};
 use sealane_engine::client_certificates::{
     CRL_BYTES_MAX, CRLS_MAX, ClientRoots, ClientRootsError, RevocationList,
 };
+use sealane_operator::timestamp::Timestamp;
 
 use self::error::{ClientTrustError, EndedList, day_of};
-use super::last_good::ByPath;
+use super::last_good::{ByPath, is_at};
 use super::{Found, LastGood, Material, Reading, Survey, said_of_route};
-use sealane_config::timestamp::Timestamp;
-use sealane_config::{self as config, ClientDemand, ClientTrust, Route};
 
 pub(super) const MATERIAL: Material = Material { files, read };
 
@@ -451,11 +451,6 @@ fn known_lists(reading: &Reading<'_, '_>, is_wanted: impl Fn(&Path) -> bool) -> 
 /// Whether the file `path` is one with lists of `trust`.
 fn is_of(trust: &ClientTrust, path: &Path) -> bool {
     trust.crls.iter().any(|source| is_at(source, path))
-}
-
-/// Whether `path` is the file `source`, or in the folder `source`.
-pub(super) fn is_at(source: &Path, path: &Path) -> bool {
-    path == source || path.parent() == Some(source)
 }
 
 /// The client roots of `authorities` and `lists` together.

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use sealane_config::{self as config, ClientTrust, Route, base_of, unconditional};
 use sealane_engine::context::Context;
 use sealane_engine::policy::{Policy, PolicyDigest};
 use sealane_lanes::generation::{Named, Speech};
+use sealane_traffic::backends::NameRoutes;
 
 use super::Survey;
-use sealane_config::{self as config, ClientTrust, Route, base_of, unconditional};
-use sealane_traffic::backends::NameRoutes;
 
 /// What lanes serve of a listener.
 pub struct Contexts {

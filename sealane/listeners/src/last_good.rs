@@ -12,15 +12,14 @@ use std::fmt;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
-use sealane_engine::certificates::CertificateIndex;
-use sealane_engine::client::{ClientIdentity, Roots};
-use sealane_store::{KeyedStore, SealingKeys};
-
-use super::client_trust::is_at;
-use super::{Reading, Survey, files, said_of};
 use sealane_config::network::Network;
 use sealane_config::{ChallengeSource, Config, KeySource};
+use sealane_engine::certificates::CertificateIndex;
+use sealane_engine::client::{ClientIdentity, Roots};
 use sealane_sandbox as sandbox;
+use sealane_store::{KeyedStore, SealingKeys};
+
+use super::{Reading, Survey, files, said_of};
 
 /// The last good state of all materials.
 #[derive(Clone, Default)]
@@ -71,6 +70,11 @@ impl LastGood {
     pub(super) fn has_served(&self) -> bool {
         self.named.is_some()
     }
+}
+
+/// Whether `path` is the file `source`, or in the folder `source`.
+pub(super) fn is_at(source: &Path, path: &Path) -> bool {
+    path == source || path.parent() == Some(source)
 }
 
 /// Materials by the files or folders that they come from.

@@ -27,6 +27,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sealane_config::networks::Access;
+use sealane_config::{
+    self as config, ClientDemand, ClientTrust, Config, RootPlace, Route, undercuts_here,
+};
 use sealane_engine::certificates::{CertificateIndex, ListenerStore};
 use sealane_engine::client::{ClientContext, ClientContexts};
 use sealane_engine::context::{Context, ContextId, LaneContext, LaneResources};
@@ -35,13 +39,9 @@ use sealane_engine::policy::{ClientCertificates, Group, Policy};
 use sealane_engine::provider::{Provider, ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use sealane_store::{KeyedStore, SealingKeys};
+use sealane_traffic::backends::PlannedBackend;
 
 use crate::stores::{Checks, Stores};
-use sealane_config::networks::Access;
-use sealane_config::{
-    self as config, ClientDemand, ClientTrust, Config, RootPlace, Route, undercuts_here,
-};
-use sealane_traffic::backends::PlannedBackend;
 
 pub use backend_trust::SYSTEM_BUNDLES;
 pub use backend_trust::{Expiry, Usage};

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use sealane_config::ChallengeSource;
 use sealane_engine::certificates::{Inventory, InventoryEntry, ListenerStore};
 use sealane_engine::days::days;
 use sealane_engine::tickets::UnixSeconds;
@@ -14,7 +15,6 @@ use sealane_store::KeyedStore;
 use super::{
     EXPIRIES_SHOWN_MAX, EXPIRY_WARNING_DAYS, Found, Material, Reading, Survey, days_until, unix_s,
 };
-use sealane_config::ChallengeSource;
 
 /// What changes in a store is served without a reload: there is no file to follow.
 pub(super) const MATERIAL: Material = Material { files: |_| Vec::new(), read };

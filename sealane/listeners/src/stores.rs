@@ -11,12 +11,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sealane_config::Config;
 use sealane_engine::certificates::StoreId;
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{Provider, ProviderChoice, ProviderError, lane_provider};
 use sealane_store::{DATA_FILE, KeyedStore, SealingKeys, Stamp, Store, StoreError};
-
-use sealane_config::Config;
 
 use examination::{Examination, Refused, examine_apart};
 use opened::Opened;

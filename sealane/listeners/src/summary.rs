@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use sealane_config::{
+    self as config, AcceptProxy, ClientDemand, Destination, HANDSHAKE_KEYS, Route, Spoken,
+    chosen_policy,
+};
 use sealane_engine::certificates::{Inventory, Served};
 use sealane_store::KeyedStore;
 use serde::Serialize;
 
 use super::{ClientsSummary, Expiry, Survey};
-use sealane_config::{
-    self as config, AcceptProxy, ClientDemand, Destination, HANDSHAKE_KEYS, Route, Spoken,
-    chosen_policy,
-};
 
 /// A listener as it is shown.
 #[derive(Clone, Debug)]

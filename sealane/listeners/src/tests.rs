@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use sealane_engine::client_certificates::ClientRules;
-
-use sealane_lanes::generation::Speech;
-
-use super::*;
 use sealane_config::{
     BackendAddress, BackendTls, CertificateSource, ChallengeSource, ClientDemand, ClientTrust,
     RootSource, Share, Simple, Trust, value,
 };
+use sealane_engine::client_certificates::ClientRules;
+use sealane_lanes::generation::Speech;
+
+use super::*;
 
 fn config(backend: &str, certificates: &Path) -> Config {
     Config::simple(Simple {

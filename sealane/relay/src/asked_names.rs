@@ -8,7 +8,6 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
 use sealane_operator::value::is_host_name;
-
 use sealane_traffic::lane_orders::{NameKind, NotedName, NotedNames};
 
 /// What one lane has noted since it was asked last.

@@ -1,24 +1,19 @@
 //! Requests to cancel a query of PostgreSQL: each backend gets them, because only the server that
 //! has the query knows its key. The others take no notice.
 
-use sealane_lanes::cause::Cause;
-use sealane_lanes::kernel::Kernel;
-
-use super::turn::RelayTurn;
-
 /// A request to cancel a query, and how far it has come.
 pub(super) struct CancelRequest {
-    bytes: Box<[u8]>,
+    pub(super) bytes: Box<[u8]>,
     /// Bytes that the backend has which is asked now.
-    sent: usize,
+    pub(super) sent: usize,
     /// Backends that were asked.
-    asked: usize,
+    pub(super) asked: usize,
     /// Connections that were tried.
     attempts: usize,
     /// When no other connection is tried, in milliseconds of the lane; none after the first alone.
     until_ms: Option<u64>,
     /// Whether it came without TLS, so that no server name leads to one route.
-    is_clear: bool,
+    pub(super) is_clear: bool,
 }
 
 /// Connections that are tried for one request, one after the other.
@@ -58,7 +53,7 @@ impl CancelRequest {
     }
 
     /// Counts another connection to a backend, if there may be one.
-    fn take_attempt(&mut self, now_ms: u64) -> bool {
+    pub(super) fn take_attempt(&mut self, now_ms: u64) -> bool {
         let until_ms = *self.until_ms.get_or_insert(now_ms.saturating_add(ATTEMPTS_MS_MAX));
         let is_left = self.attempts < ATTEMPTS_MAX && now_ms < until_ms;
         self.attempts += usize::from(is_left);
@@ -69,57 +64,6 @@ impl CancelRequest {
     pub(super) fn restart(&mut self) {
         self.sent = 0;
         self.asked += 1;
-    }
-}
-
-impl<K: Kernel> RelayTurn<'_, '_, K> {
-    /// Sends the rest of the request to the backend, which then gets the time of a connect to end.
-    pub(super) fn send_cancel(&mut self) -> Result<(), Cause> {
-        let Some(request) = self.relayed.cancel() else { return Ok(()) };
-        let (rest, asked) = (request.bytes[request.sent..].to_vec(), request.asked);
-        if rest.is_empty() {
-            return Ok(());
-        }
-        let taken = self.send(&rest)?;
-        if let Some(request) = self.relayed.cancel_mut().filter(|request| request.asked == asked) {
-            request.sent += taken;
-            if taken == rest.len() {
-                self.link.set_deadline(self.settings.connect_timeout);
-            }
-        }
-        Ok(())
-    }
-
-    /// Goes on to the next backend; the client's connection ends when there is none.
-    pub(super) fn cancel_at_next(&mut self) -> Result<(), Cause> {
-        if let Some(index) = self.relayed.backend.take().map(usize::from) {
-            self.destination.of_lane(index, self.lane).active.subtract(1);
-        }
-        self.link.detach();
-        let now_ms = self.link.now_ms();
-        while self.relayed.cancel_mut().is_some_and(|request| request.take_attempt(now_ms)) {
-            match self.connect() {
-                Ok(()) => return Ok(()),
-                Err(Cause::LimitDescriptors) => return Err(Cause::LimitDescriptors),
-                Err(_) => {}
-            }
-            if !self.has_next_destination() {
-                break;
-            }
-        }
-        self.link.clear_deadline();
-        self.link.finish(&[])
-    }
-
-    fn has_next_destination(&mut self) -> bool {
-        let next = self.relayed.destination.saturating_add(1);
-        let index = usize::try_from(next).unwrap_or(usize::MAX);
-        let is_clear = self.relayed.cancel().is_some_and(|request| request.is_clear);
-        let Some(destination) = self.settings.destinations.get(index).filter(|_| is_clear) else {
-            return false;
-        };
-        (self.destination, self.relayed.destination, self.relayed.tried) = (destination, next, 0);
-        true
     }
 }
 

@@ -9,7 +9,6 @@ use sealane_engine::session::ClientSession;
 use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::Generation;
-
 use sealane_traffic::backends::{BackendTls, RelaySettings};
 
 /// One replica for each context of the generation that is served, made when it is published. A

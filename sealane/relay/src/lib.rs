@@ -16,21 +16,22 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sealane_config::{AcceptProxy, Spoken, Tlv};
 use sealane_engine::buffer::Buffer;
 use sealane_engine::client_certificates::{ClientStanding, Distrust};
+use sealane_engine::hello::Hello;
 use sealane_engine::policy::ClientCertificates;
 use sealane_engine::tickets::LaneClock;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::generation::{Generation, Listener, Speech};
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::{Arrivals, Link, Received};
-use sealane_lanes::orders::{Order, Seen};
+use sealane_lanes::orders::{Choice, ConnectionId, Order, Seen};
 use sealane_lanes::service::{EndedConnection, Preamble, Service};
-
-use sealane_config::{AcceptProxy, Spoken, Tlv};
 use sealane_traffic::access_log::{Ended, LaneLog};
 use sealane_traffic::admission::{RefusedClients, Visitors};
 use sealane_traffic::backends::RelaySettings;
+use sealane_traffic::connection_events::{ConnectionEvent, LaneEvents};
 use sealane_traffic::connection_number::NumberGiver;
 use sealane_traffic::lane_orders::LaneParts;
 use sealane_traffic::notices::Notices;
@@ -49,6 +50,7 @@ pub struct Relay {
     attendant: Attendant,
     cancels: CancelBudget,
     clients: LaneClients,
+    events: Option<LaneEvents>,
     giver: NumberGiver,
     lane: usize,
     log: Option<LaneLog>,
@@ -60,12 +62,12 @@ pub struct Relay {
 impl Relay {
     /// The relay of a lane with these parts.
     pub fn new(parts: LaneParts) -> Self {
-        let LaneParts { giver, orders, log, notices, refused } = parts;
+        let LaneParts { giver, orders, log, events, notices, refused } = parts;
         let (lane, clients) = (giver.lane, LaneClients::default());
         let visitors = Visitors::of_lane(lane);
         let cancels = CancelBudget::default();
         let attendant = Attendant::new(giver, orders);
-        Self { attendant, cancels, clients, giver, lane, log, notices, refused, visitors }
+        Self { attendant, cancels, clients, events, giver, lane, log, notices, refused, visitors }
     }
 
     /// Reads the PROXY header of a connection, and lets the client in that it announces.
@@ -118,6 +120,7 @@ impl Relay {
         RelayTurn {
             clients: &mut self.clients,
             destination,
+            events: self.events.as_mut(),
             giver: self.giver,
             lane: self.lane,
             link,
@@ -206,6 +209,21 @@ impl Service for Relay {
             }
             (_, Spoken::Relay | Spoken::Tls) => Preamble::through(0),
         }
+    }
+
+    fn accepted(&mut self, id: ConnectionId, client: Option<SocketAddr>, settings: &RelaySettings) {
+        if let Some(events) = &mut self.events {
+            let listener = &settings.listener;
+            events.note(self.giver.number(id), ConnectionEvent::Accepted { listener, client });
+        }
+    }
+
+    fn hello(&mut self, id: ConnectionId, hello: &Hello, _: &RelaySettings) -> Choice {
+        if let Some(events) = &mut self.events {
+            let server_name = hello.server_name.as_deref();
+            events.note(self.giver.number(id), ConnectionEvent::Hello { server_name });
+        }
+        Choice::Listener
     }
 
     fn asked_for(&mut self, server_name: &str, has_own: bool, client: Option<SocketAddr>) {
@@ -386,6 +404,9 @@ impl Service for Relay {
         end: &EndedConnection<'_>,
     ) {
         self.attendant.note_ended(end.id);
+        if let Some(events) = &mut self.events {
+            events.note(self.giver.number(end.id), ConnectionEvent::Ended(end.cause));
+        }
         self.refused.note(end.client.map(|client| client.ip()), end.cause);
         if end.cause == Cause::LimitDescriptors {
             self.out_of_descriptors();

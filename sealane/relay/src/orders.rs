@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::sync::mpsc::Sender;
 
 use sealane_lanes::orders::{ConnectionId, Order, Seen};
-
 use sealane_traffic::backends::RelaySettings;
 use sealane_traffic::connection_number::NumberGiver;
 use sealane_traffic::lane_orders::{LaneOrder, Listed, OpenConnection, OrderReceiver, Wanted};

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use sealane_config::value;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::service::{PREAMBLE_BYTES_MAX, Preamble};
-
-use sealane_config::value;
 use sealane_traffic::challenges;
 
 use super::relayed::Relayed;

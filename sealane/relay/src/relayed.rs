@@ -2,12 +2,11 @@
 
 use std::io::{self, ErrorKind};
 
+use sealane_config::BACKENDS_MAX;
 use sealane_engine::client_certificates::Distrust;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
-
-use sealane_config::BACKENDS_MAX;
 use sealane_traffic::backends::{Destination, RelaySettings};
 use sealane_traffic::proxy_header::Source;
 

@@ -15,6 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
 };
+use sealane_config::{Balance, ProxyHeader, Share, Spoken, Tlvs};
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
 use sealane_engine::client::{ClientContext, ClientContexts, ClientOptions, Roots};
 use sealane_engine::context::{Context, ContextId};
@@ -32,13 +33,11 @@ use sealane_lanes::start::{LaneHandle, LaneSetup, Own, start};
 use sealane_lanes::steer::Steer;
 use sealane_lanes::thread::LaneThread;
 use sealane_lanes::timeouts::Timeouts;
-
+use sealane_traffic::backends::{Backend, BackendTls, Destination, LaneShare};
 use sealane_traffic::lane_orders::queue;
 use sealane_traffic::notices::Notices;
 
 use super::*;
-use sealane_config::{Balance, ProxyHeader, Share, Spoken, Tlvs};
-use sealane_traffic::backends::{Backend, BackendTls, Destination, LaneShare};
 
 const NAME: &str = "one.test";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -127,7 +126,7 @@ fn relay() -> Relay {
     let giver = NumberGiver { process: 0, lane: 0 };
     let (_, orders) = queue();
     let (notices, refused) = (Notices::new(drop), Arc::default());
-    Relay::new(LaneParts { giver, orders, log: None, notices, refused })
+    Relay::new(LaneParts { giver, orders, log: None, events: None, notices, refused })
 }
 
 /// A backend that is spoken to in TLS.

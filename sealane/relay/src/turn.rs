@@ -1,14 +1,16 @@
 //! One call about a connection: what the relay does with its client, its backend, and what it keeps
 //! of both.
 
+mod cancel;
+
 use std::io::{self, ErrorKind};
 
+use sealane_config::Spoken;
 use sealane_lanes::cause::Cause;
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
-
-use sealane_config::Spoken;
 use sealane_traffic::backends::{BackendTls, Destination, RelaySettings, Unavailable};
+use sealane_traffic::connection_events::{ConnectionEvent, LaneEvents};
 use sealane_traffic::connection_number::NumberGiver;
 use sealane_traffic::proxy_header;
 
@@ -21,6 +23,8 @@ pub(super) struct RelayTurn<'a, 'l, K: Kernel> {
     pub(super) clients: &'a mut LaneClients,
     /// Where the plaintext goes.
     pub(super) destination: &'a Destination,
+    /// By which its life is logged, if it is.
+    pub(super) events: Option<&'a mut LaneEvents>,
     /// Who gives the connection its number.
     pub(super) giver: NumberGiver,
     /// The number of the lane.
@@ -31,6 +35,12 @@ pub(super) struct RelayTurn<'a, 'l, K: Kernel> {
 }
 
 impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
+    fn note(&mut self, event: ConnectionEvent<'_>) {
+        if let Some(events) = &mut self.events {
+            events.note(self.giver.number(self.link.id()), event);
+        }
+    }
+
     /// Connects to the next backend that has not been tried.
     pub(super) fn connect(&mut self) -> Result<(), Cause> {
         // Every round tries one backend for good, so it ends.
@@ -42,6 +52,8 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
                 Unavailable::Unresolved => Cause::BackendUnresolved,
             })?;
             self.relayed.tried |= 1 << index;
+            let backend = &self.destination.backends[index].label;
+            self.note(ConnectionEvent::Routed { backend });
             let counters = self.destination.of_lane(index, self.lane);
             match self.link.attach(&self.destination.backends[index].address) {
                 Ok(()) => {
@@ -159,6 +171,7 @@ impl<'s, K: Kernel> RelayTurn<'s, '_, K> {
     }
 
     fn note_connected(&mut self) -> Result<(), Cause> {
+        self.note(ConnectionEvent::Connected);
         self.relayed.stage = Stage::Connected;
         self.link.clear_deadline();
         if let Some(index) = self.relayed.backend.map(usize::from) {

@@ -313,7 +313,10 @@ fn a_backend_that_cannot_prove_its_name_gets_nothing() {
 
         let site =
             Site::start(&backend.written(), &inner, "insecure_accept_any_certificate = true");
-        assert_eq!(site.sealane.count_said("warning: listener site: backend_tls: insecure"), 1);
+        assert_eq!(
+            site.sealane.count_said("WARN  control: listener site: backend_tls: insecure"),
+            1
+        );
         let _ = site.exchange(b"anything");
         assert_eq!(shaken.recv_timeout(PATIENCE).unwrap(), Ok(()), "{cause}");
     }

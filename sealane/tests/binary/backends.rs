@@ -76,7 +76,7 @@ pub(crate) fn start(lines: &str) -> Site {
 impl Site {
     /// Reloads with such lines for the listener, and waits until lanes serve that.
     pub(crate) fn reload(&mut self, lines: &str) {
-        let reloaded = self.sealane.count_said("sealane: reloaded");
+        let reloaded = self.sealane.count_said("reload: reloaded");
         self.settings.listeners[0].more = lines.into();
         self.settings.write(self.folder.path());
         self.sealane.signal(Signal::HUP);

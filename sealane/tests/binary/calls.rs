@@ -298,7 +298,7 @@ fn where_no_filter_can_be_had_that_is_said_and_lanes_serve() {
     let mut site = Site::new();
     let program = filtered(site.path(), "seccomp");
     let mut sealane = Sealane::launch(site.path(), &site.settings, &program);
-    sealane.wait_until_said("sealane: ready");
+    sealane.wait_until_said("serve: ready");
     let expected = "lanes may make every system call: the system refuses a filter: Operation not \
                     permitted (os error 1); let whoever starts this process allow seccomp(2), as \
                     SystemCallFilter= of the unit in packaging does";

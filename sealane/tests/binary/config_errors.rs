@@ -78,7 +78,8 @@ fn check_and_serve_report_faults_in_the_same_words() {
     let warnings = checked(at, "odd.toml", "warnings");
     assert_eq!(warnings.len(), 6, "{warnings:?}");
     let said = said_until_ready(at, "odd.toml");
-    let said = said.iter().filter_map(|line| line.strip_prefix("sealane: warning: "));
+    let warned = said.iter().filter_map(|line| line.split_once(" WARN  "));
+    let said = warned.filter_map(|(_, line)| Some(line.split_once(": ")?.1));
     assert_eq!(said.collect::<Vec<_>>(), warnings);
 }
 
@@ -91,7 +92,7 @@ fn said_until_ready(folder: &Path, file: &str) -> Vec<String> {
         .spawn()
         .unwrap();
     let said = BufReader::new(serve.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let said = said.take_while(|line| line != "sealane: ready").collect();
+    let said = said.take_while(|line| !line.ends_with("serve: ready")).collect();
     serve.kill().unwrap();
     serve.wait().unwrap();
     said

@@ -213,7 +213,7 @@ fn a_reload_does_not_change_how_long_the_end_takes() {
     // One that drains has no ear for the second.
     for times in [1, 2] {
         site.sealane.signal(Signal::HUP);
-        site.sealane.wait_until_said_times("sealane: reloaded", times);
+        site.sealane.wait_until_said_times("reload: reloaded", times);
     }
     site.connectors[1].connect(site.address).unwrap().echo(b"still").unwrap();
     site.sealane.signal(Signal::TERM);

@@ -47,7 +47,7 @@ impl Rig {
         let other = settings.listeners.pop().unwrap();
         let program = made(folder.path());
         let mut sealane = Sealane::launch(folder.path(), &settings, &program);
-        sealane.wait_until_said("sealane: ready");
+        sealane.wait_until_said("serve: ready");
         let connector = Connector::new(authority.der(), &TLS13);
         let mut rig = Self { connector, folder, sealane, settings };
         rig.settings.listeners.push(other);
@@ -290,5 +290,9 @@ fn the_limit_of_open_files_holds_for_each_lane() {
         client.echo(b"beyond the limit of one table").unwrap();
     }
     assert!(rig.sealane.process.descriptors() > LIMIT + 80);
-    assert_eq!(rig.sealane.count_said("warning: limits.connections: the"), 1, "as check has it");
+    assert_eq!(
+        rig.sealane.count_said("WARN  serve: limits.connections: the"),
+        1,
+        "as check has it"
+    );
 }

@@ -39,7 +39,7 @@ fn start(folder: &Path, settings: &Settings, file: &Path, place: &str) -> Option
     in_place(&mut command);
     command.arg(BINARY);
     let mut sealane = Sealane::launch_by(folder, settings, command);
-    sealane.wait_until_said("sealane: ready");
+    sealane.wait_until_said("serve: ready");
     Some(sealane)
 }
 

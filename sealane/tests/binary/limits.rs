@@ -291,7 +291,7 @@ fn open_files_are_limited_by_what_the_system_allows_at_most() {
     let script = format!("#!/bin/sh\nulimit -Sn 200\nexec {BINARY} \"$@\"\n");
     write_program(&wrapper, &script);
     let mut sealane = Sealane::launch(folder.path(), &settings, &wrapper);
-    sealane.wait_until_said("sealane: ready");
+    sealane.wait_until_said("serve: ready");
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", sealane.process.id())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let [.., soft, hard, _] = line.split_whitespace().collect::<Vec<_>>()[..] else {

@@ -244,7 +244,7 @@ fn expired_list_refuses_its_clients_alone() {
     let expected =
         format!("clients: crls: {}: no revocation list ", rig.path("list.crl").display());
     assert!(code == Some(5) && told.contains(&expected), "{told}");
-    let said = format!("sealane: fault: listener listener-1: {expected}");
+    let said = format!("reload: fault: listener listener-1: {expected}");
     assert_eq!(sealane.count_said(&said), 1, "{:#?}", sealane.said());
     let before = rig.served(0, "a.test").unwrap();
     rig.certify("good.pem", "a.test");

@@ -69,7 +69,7 @@ impl Rig {
         let mut by = Command::new(command[0]);
         by.args(&command[1..]).arg(BINARY).current_dir(self.path());
         let mut sealane = Sealane::launch_by(self.path(), &self.settings, by);
-        sealane.wait_until_said("sealane: ready");
+        sealane.wait_until_said("serve: ready");
         sealane
     }
 
@@ -140,7 +140,7 @@ fn every_thread_leaves_root_with_one_capability_and_what_it_makes_is_the_users()
     for name in ["access.log", "access.log.1", "admin.sock"] {
         assert_eq!(fs::metadata(path(name)).unwrap().uid(), rig.user, "{name}");
     }
-    assert_eq!(sealane.count_said("sealane: runs as the user nobody"), 1);
+    assert_eq!(sealane.count_said("process: runs as the user nobody"), 1);
     assert_eq!(sealane.count_said("serves as root"), 0);
     assert_eq!(sealane.stop(), Some(0));
     assert!(!path("admin.sock").exists(), "its file goes with it");
@@ -197,7 +197,7 @@ fn a_reload_binds_a_low_port_if_root_started_it_and_else_says_why_not() {
     let mut sealane = rig.start_by(&[setpriv, &ids[0], &ids[1], "--clear-groups"]);
     rig.settings.listeners = both;
     rig.settings.write(rig.path());
-    sealane.wait_until_said("sealane: reload refused");
+    sealane.wait_until_said("reload: reload refused");
     let said = format!("cannot listen on {}: Permission denied", low());
     wait_for("the reason", || (sealane.count_said(&said) == 1).then_some(()));
     let said = sealane.said().join("\n");
@@ -312,7 +312,7 @@ fn no_core_is_left_and_nobody_of_that_user_looks_in_unless_that_is_allowed() {
 fn root_without_user_is_warned() {
     let Some(rig) = Rig::new("") else { return };
     let mut sealane = rig.start();
-    sealane.wait_until_said("sealane: warning: running as root");
+    sealane.wait_until_said("serve: running as root");
     assert_eq!(of_all_threads(&sealane, "NoNewPrivs"), "1");
 }
 

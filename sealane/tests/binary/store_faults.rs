@@ -253,7 +253,7 @@ const KILLER_TICK: Duration = Duration::from_micros(200);
 
 /// Gives `site` other sealing keys, and waits until what serves has them too.
 fn change_keys(site: &mut Site, keys: &str) {
-    let reloads = site.sealane().count_said("sealane: reloaded");
+    let reloads = site.sealane().count_said("reload: reloaded");
     // In its place at once with the right mode: the server may look at any moment.
     let beside = site.path().join("key.new");
     fs::write(&beside, keys).unwrap();
@@ -261,7 +261,7 @@ fn change_keys(site: &mut Site, keys: &str) {
     fs::rename(beside, site.key_file()).unwrap();
     // It would notice by itself, but later.
     site.sealane().signal(Signal::HUP);
-    site.sealane.as_mut().unwrap().wait_until_said_times("sealane: reloaded", reloads + 1);
+    site.sealane.as_mut().unwrap().wait_until_said_times("reload: reloaded", reloads + 1);
 }
 
 #[test]

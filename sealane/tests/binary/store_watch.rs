@@ -34,7 +34,7 @@ impl Site {
         let copy = self.path().join("copy");
         install(BINARY.as_ref(), &copy);
         let mut sealane = Sealane::launch(self.path(), &self.settings, &copy);
-        sealane.wait_until_said("sealane: ready");
+        sealane.wait_until_said("serve: ready");
         self.sealane = Some(sealane);
         copy
     }
@@ -279,7 +279,7 @@ fn a_check_at_the_start_is_made_beside_whatever_else_there_is_to_do() {
     site.wait_until_a_check_waits();
     fs::write(go, "").unwrap();
     drop(lock);
-    sealane.wait_until_said("sealane: ready");
+    sealane.wait_until_said("serve: ready");
     site.sealane = Some(sealane);
     site.served("kept.test").unwrap();
 }

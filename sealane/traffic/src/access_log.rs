@@ -12,15 +12,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rtrb::RingBuffer;
+use sealane_config::{AccessLog, LoggedEnds};
 use sealane_engine::client_certificates::Distrust;
 use sealane_lanes::cause::{Blame, Cause};
 use sealane_lanes::counters::Counter;
 use sealane_lanes::service::EndedConnection;
+use sealane_operator::timestamp::Timestamp;
 
 use crate::connection_number::ConnectionNumber;
 use crate::proxy_header::Source;
-use sealane_config::timestamp::Timestamp;
-use sealane_config::{AccessLog, LoggedEnds};
 
 pub use entry::blame_label;
 pub use writer::{LogFault, LogWriter, STOP_WAIT, WriterCounters};

@@ -7,10 +7,9 @@ mod refused;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use sealane_lanes::cause::Cause;
-
 use sealane_config::PerClient;
 use sealane_config::networks::Access;
+use sealane_lanes::cause::Cause;
 
 use client_limits::{Client, ClientTable};
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use sealane_config::{AcceptProxy, BACKENDS_MAX, Balance, ProxyHeader, Share, Spoken};
 use sealane_engine::client::ClientContext;
 use sealane_engine::policy::newest_version;
 use sealane_lanes::kernel::Address;
@@ -19,7 +20,6 @@ use sealane_lanes::liveness::Liveness;
 
 use crate::admission::Admission;
 use crate::challenges::Responder;
-use sealane_config::{AcceptProxy, BACKENDS_MAX, Balance, ProxyHeader, Share, Spoken};
 
 pub use counters::{BackendCounters, HANDSHAKE_FAILURES, monotonic_ms};
 pub use drained::Drained;

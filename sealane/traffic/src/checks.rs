@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustls::ClientConfig;
+use sealane_config::Check;
 use sealane_engine::client::OptionsDigest;
 use sealane_engine::tickets::LaneClock;
+use sealane_operator::timestamp::unix_now;
+use tracing::error;
 
 use crate::backends::Target;
-use sealane_config::Check;
-use sealane_config::timestamp::unix_now;
-use sealane_operator::{Priority, say_at};
 
 use probe::{NotBegun, Probe};
 use standing::Standing;
@@ -172,7 +172,7 @@ impl<T: Fn(Found)> Round<T> {
         if !std::mem::replace(&mut self.has_said_want, true) {
             let text =
                 format!("backends cannot be checked: {problem}; they stay as they are known");
-            say_at(Priority::Error, &text);
+            error!("{text}");
         }
     }
 

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::access_log::LaneLog;
 use crate::admission::RefusedClients;
 use crate::backends::{BackendCounters, RelaySettings};
+use crate::connection_events::LaneEvents;
 use crate::connection_number::{ConnectionNumber, NumberGiver};
 use crate::notices::Notices;
 
@@ -93,6 +94,8 @@ pub struct LaneParts {
     pub orders: OrderReceiver,
     /// The lane's end of the access log, if there is one.
     pub log: Option<LaneLog>,
+    /// By which the lane logs the life of its connections, if the log is at level debug.
+    pub events: Option<LaneEvents>,
     /// By which the lane writes to the operator's log.
     pub notices: Notices,
     /// Counts the clients that it refuses.

@@ -8,6 +8,7 @@ pub mod admission;
 pub mod backends;
 pub mod challenges;
 pub mod checks;
+pub mod connection_events;
 pub mod connection_number;
 pub mod http;
 pub mod lane_orders;

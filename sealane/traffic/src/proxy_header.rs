@@ -6,19 +6,22 @@
 //! [`Facts`]. Layout and type numbers: the PROXY protocol specification by HAProxy. Two types of
 //! the range for custom use are Sealane's own: [`TYPE_LANE`] and [`TYPE_RESUMED`].
 
+mod addresses;
 mod crc32c;
 mod decode;
 mod encode;
 mod facts;
+mod header;
 mod line;
 mod malformed;
 pub mod source;
 mod values;
 mod writer;
 
-pub use decode::{Header, Origin, decode};
+pub use decode::decode;
 pub use encode::{Announced, encode};
 pub use facts::{ClientCertificate, Facts, Tls};
+pub use header::{Header, Origin};
 pub use malformed::Malformed;
 pub use source::Source;
 pub use values::{Value, Values};

@@ -8,8 +8,7 @@ use sealane_engine::certificates::{CertificateDigest, OpenedCertificate};
 
 use crate::error::{Fault, StoreError};
 use crate::examine::tables_agree;
-use crate::names::Row;
-use crate::tables::digest_from;
+use crate::row::{Row, digest_from};
 
 use super::KeyedStore;
 

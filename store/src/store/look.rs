@@ -1,7 +1,6 @@
 //! How a store's file looks from outside, and whether it is known to be in order: [`Look`].
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -9,28 +8,10 @@ use rustix::io::Errno;
 use crate::error::StoreError;
 use crate::pages::Metas;
 use crate::regular::{open_folder, open_regular};
-use crate::state::{Stamp, State};
+use crate::state::{Look, Stamp, State};
 
-use super::{DATA_FILE, LOCK_FILE, Store};
-
-/// What can be seen of the file from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    /// Whether the lock file is the one that is open, and no shorter. If not, others may write
-    /// what is read here, and a read may end the process.
-    pub has_its_lock: bool,
-    /// Whether the file at the store's path is the one that is open.
-    pub is_open_file: bool,
-    /// Whether the last change was Sealane's.
-    pub is_ours: bool,
-    /// Whether it was found in order, and all changes since were Sealane's.
-    pub is_vouched: bool,
-    /// Whether its length and its first pages are those of a store. If not, a read of the map may
-    /// end the process.
-    pub is_whole: bool,
-    /// How it looks.
-    pub stamp: Stamp,
-}
+use crate::files::{DATA_FILE, LOCK_FILE};
+use crate::store::Store;
 
 impl Store {
     /// How the file at the store's path looks now, and whether that is how the last change of
@@ -114,13 +95,9 @@ impl Store {
         });
         let is_ours = known.is_some_and(|known| known.stamp == stamp);
         let lock = Stamp::of(&self.path.join(LOCK_FILE)).ok();
-        let is_its_lock = |opened: Stamp| {
-            lock.is_some_and(|lock| lock.file == opened.file && lock.len >= opened.len)
-        };
-        let has_lost_lock = self.has_lost_lock.load(Ordering::Acquire);
-        let has_its_lock = !has_lost_lock && self.lock.is_none_or(is_its_lock);
+        let has_its_lock = self.guard.has_its_lock(lock);
         let is_vouched = is_ours && known.is_some_and(|known| known.is_vouched);
-        let is_open_file = stamp.file == self.file;
+        let is_open_file = self.guard.is_open_file(stamp);
         Ok(Look { has_its_lock, is_open_file, is_ours, is_vouched, is_whole, stamp })
     }
 }

@@ -6,9 +6,10 @@ use std::os::unix::fs::FileExt as _;
 use sealane_engine::certificates::StoredCertificate;
 
 use super::*;
-use crate::examine::{Examined, examine as examine_and_tell};
-use crate::names::Row;
+use crate::agreement::Examined;
+use crate::examine::examine as examine_and_tell;
 use crate::pages::{Metas, Use, Visitors, Walk};
+use crate::row::Row;
 use crate::seal::PROOF_BYTES;
 use crate::tables::expiry_key;
 

@@ -9,7 +9,7 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::etcd::Etcd;
-use crate::etcd::made_up::MadeUp;
+use crate::etcd::fake::FakeEtcd;
 use crate::settings::{EtcdSettings, RootSource};
 
 #[test]
@@ -91,17 +91,17 @@ fn watched(test: impl AsyncFnOnce(mpsc::Sender<String>, Watch)) -> serde_json::V
     let root = rcgen::generate_simple_self_signed(["ca.test".to_owned()]).unwrap();
     std::fs::write(folder.path().join("roots"), root.cert.pem()).unwrap();
     let run = async {
-        let made_up = MadeUp::start().await;
+        let fake = FakeEtcd::start().await;
         let settings = EtcdSettings {
-            endpoints: vec![made_up.endpoint.clone()],
+            endpoints: vec![fake.endpoint.clone()],
             identity: None,
             login: None,
             roots: vec![RootSource::File(folder.path().join("roots"))],
         };
         let watch =
             Etcd::new(&settings).unwrap().watch(("/sealane/", "/sealane0"), 5).await.unwrap();
-        test(made_up.watch().unwrap(), watch).await;
-        made_up.asked("watch").pop().unwrap()
+        test(fake.watch().unwrap(), watch).await;
+        fake.asked("watch").pop().unwrap()
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(LocalSet::new().run_until(run))

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sealane_engine::certificates::{CertificateDigest, CertificateStore as _};
-use sealane_operator::{Priority, say_at};
 use sealane_store::{AHEAD_S_MAX, Listed, Removal};
+use tracing::warn;
 
-use super::{Names, Replica, TICK, ours};
-use crate::agent::now_s;
+use super::{Names, Replica, TICK};
+use crate::clock::now_s;
 use crate::etcd::{Change, Compare, EtcdError, PAGE};
-use crate::fleet::Fleet;
+use crate::fleet::member::Fleet;
 use crate::fleet::sealed::{self, Rank};
 
 impl Replica<'_> {
@@ -21,7 +21,12 @@ impl Replica<'_> {
         &mut self,
         changed: &impl Fn(Vec<Names>),
     ) -> Result<(), EtcdError> {
-        let version = self.fleet.store.store().generation().map_err(|error| ours(&error))?;
+        let version = self
+            .fleet
+            .store
+            .store()
+            .generation()
+            .map_err(|error| EtcdError::ours(&error.to_string()))?;
         let is_due = self.scanned.is_none_or(|(seen, at, took)| {
             seen != version && at.elapsed() > (took * SCAN_SHARE).max(TICK)
         });
@@ -40,8 +45,13 @@ impl Replica<'_> {
         }
         self.delete_what_is_over().await?;
         self.reseal_entries().await?;
-        if let Some((version, ..)) = self.scanned.filter(|_| !self.may_lack) {
-            self.fleet.store.store().note_abreast(version).map_err(|error| ours(&error))?;
+        let may_note = !self.may_lack && !self.fleet.is_leaving.get();
+        if let Some((version, ..)) = self.scanned.filter(|_| may_note) {
+            self.fleet
+                .store
+                .store()
+                .note_abreast(version)
+                .map_err(|error| EtcdError::ours(&error.to_string()))?;
         }
         Ok(())
     }
@@ -49,11 +59,13 @@ impl Replica<'_> {
     /// Looks through the store for the best that it has at each place.
     pub(super) async fn scan(&mut self) -> Result<(), EtcdError> {
         let (begun, store) = (Instant::now(), self.fleet.store.store());
-        let version = store.generation().map_err(|error| ours(&error))?;
+        let version = store.generation().map_err(|error| EtcdError::ours(&error.to_string()))?;
         let mut local: HashMap<String, Rank> = HashMap::new();
         let mut last: Option<Listed> = None;
         loop {
-            let page = store.by_expiry(last.as_ref(), PAGE).map_err(|error| ours(&error))?;
+            let page = store
+                .by_expiry(last.as_ref(), PAGE)
+                .map_err(|error| EtcdError::ours(&error.to_string()))?;
             for listed in &page {
                 let (place, rank) = (self.place(listed), Rank::of_listed(listed));
                 let best = local.entry(place).or_insert(rank);
@@ -76,7 +88,9 @@ impl Replica<'_> {
         let now_s = now_s();
         let (mut words, mut after, mut is_any_over) = (HashMap::new(), None::<String>, false);
         loop {
-            let page = store.removals(after.as_deref(), PAGE).map_err(|error| ours(&error))?;
+            let page = store
+                .removals(after.as_deref(), PAGE)
+                .map_err(|error| EtcdError::ours(&error.to_string()))?;
             let Some(last) = page.last() else { break };
             after = Some(last.name.clone());
             for word in page {
@@ -88,7 +102,7 @@ impl Replica<'_> {
             tokio::task::yield_now().await;
         }
         if is_any_over {
-            store.forget_removals(now_s).map_err(|error| ours(&error))?;
+            store.forget_removals(now_s).map_err(|error| EtcdError::ours(&error.to_string()))?;
         }
         Ok(words)
     }
@@ -142,12 +156,9 @@ impl Replica<'_> {
     }
 
     fn leave_out(&mut self, place: String, len: usize) {
-        say_at(
-            Priority::Warning,
-            &format!(
-                "fleet: {place}: a certificate of {len} bytes stays on this machine, because etcd \
+        warn!(
+            "fleet: {place}: a certificate of {len} bytes stays on this machine, because etcd \
                  takes {VALUE_BYTES_MAX} at most; shorten its chain"
-            ),
         );
         self.too_large.insert(place);
     }
@@ -185,7 +196,12 @@ impl Replica<'_> {
         }
         let digest = CertificateDigest(rank.digest);
         let unreadable = |_| EtcdError::ours("the certificate store cannot be read");
-        let listed = self.fleet.store.store().certificate(digest).map_err(|error| ours(&error))?;
+        let listed = self
+            .fleet
+            .store
+            .store()
+            .certificate(digest)
+            .map_err(|error| EtcdError::ours(&error.to_string()))?;
         let Some(Listed { label, .. }) = listed else { return Ok(None) };
         // One look at the store at a time: a thread has one place to read from.
         let opened = self.fleet.store.view().map_err(unreadable)?.open(digest);

@@ -196,7 +196,7 @@ fn what_cannot_be_measured_is_told_before_anything_is() {
 }
 
 #[test]
-#[ignore = "needs Maven's downloads and libmongoc, see CONTRIBUTING.md"]
+#[ignore = "needs Maven's downloads and libmongoc, see docs/long-checks.md"]
 fn mongodb_s_protocol_is_pinged_beside_its_own_driver() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--target=mongodb", "--stack=openssl,sealane,libmongoc", "--clients=40"];

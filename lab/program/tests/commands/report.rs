@@ -415,7 +415,8 @@ fn same_as_file(name: &str, is: &str) {
         panic!(
             "{name} differs from line {}:\n  was {:.200?}\n  is  {:.200?}\n\
              If that is intended: \
-             SEALANE_BLESS=1 cargo test -p sealane-lab --test commands report::",
+             SEALANE_BLESS=1 cargo test --manifest-path lab/Cargo.toml -p sealane-lab \
+             --test commands report::",
             line + 1,
             was.lines().nth(line),
             is.lines().nth(line)

@@ -33,7 +33,7 @@ fn version(package: &str) -> &'static str {
 }
 
 /// No library of these tells its version itself.
-const LOCK: &str = include_str!("../../../../Cargo.lock");
+const LOCK: &str = include_str!("../../../Cargo.lock");
 
 #[cfg(test)]
 mod tests {

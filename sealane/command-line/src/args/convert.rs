@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-
 use sealane_convert::Dialect;
 
 /// What `sealane convert` takes.

@@ -1,8 +1,9 @@
 //! The command line is what its help says.
 
+use sealane_config::{Admin, Tlvs};
+
 use super::*;
 use crate::commands::man;
-use sealane_config::{Admin, Tlvs};
 
 fn serve(arguments: &[&str]) -> Result<ServeArguments, clap::Error> {
     let all = ["sealane", "serve"].iter().chain(arguments);

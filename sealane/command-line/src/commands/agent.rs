@@ -6,8 +6,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tracing::error;
+
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
 
 /// Becomes the agent; returns only if that cannot be.
 pub(super) fn run(arguments: &[OsString]) -> Exit {
@@ -17,7 +18,7 @@ pub(super) fn run(arguments: &[OsString]) -> Exit {
         Ok(None) => "this program has no folder".into(),
         Err(error) => format!("where this program is cannot be found out: {error}"),
     };
-    say_at(Priority::Error, &error);
+    error!("{error}");
     Exit::Failed
 }
 

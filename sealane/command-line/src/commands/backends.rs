@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use sealane_traffic::http::encode;
 use serde::Deserialize;
+use tracing::error;
 
 use crate::args::{BackendArguments, BackendsCommand};
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
-use sealane_traffic::http::encode;
 
 use super::running::{Answered, AskError, Running};
 use super::status;
@@ -27,7 +27,7 @@ pub(super) fn run(command: &BackendsCommand, out: &mut dyn Write) -> io::Result<
     match done {
         Ok(done) => done,
         Err(error) => {
-            say_at(Priority::Error, &error.to_string());
+            error!("{error}");
             Ok(Exit::Failed)
         }
     }

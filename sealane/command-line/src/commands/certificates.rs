@@ -15,10 +15,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::load;
+use sealane_config::{CertificateSource, Config, KeySource, Limits};
+use sealane_control::process::hide_memory;
 use sealane_engine::certificates::{Certificate, CertificateIndex, DefaultCertificate};
 use sealane_engine::provider::Provider;
+use sealane_listeners::bounds;
+use sealane_listeners::stores::{
+    become_owner_of, checking_provider, create_key_file, examination, sealing_keys,
+};
 use sealane_store::{Imported, KeyedStore, Listed, SealingKeys, Store, StoreError};
 use sealane_store_requests as requests;
+use tracing::{info, warn};
 
 use crate::args::{
     CertificatesCommand, ImportArguments, KeyArguments, ListArguments, RemoveArguments,
@@ -28,13 +35,6 @@ use crate::commands::counted;
 use crate::exit::Exit;
 use output::{ImportReport, ListedReport, VerifyReport, write_removed};
 use remote::Remote;
-use sealane_config::{CertificateSource, Config, KeySource, Limits};
-use sealane_control::process::hide_memory;
-use sealane_listeners::bounds;
-use sealane_listeners::stores::{
-    become_owner_of, checking_provider, create_key_file, examination, sealing_keys,
-};
-use sealane_operator::{Priority, say, say_at};
 
 /// Does what `command` says.
 ///
@@ -62,7 +62,7 @@ pub fn run(command: &CertificatesCommand, out: &mut dyn Write) -> io::Result<Exi
         Ok(exit) => Ok(exit),
         Err(Refusal::Output(error)) => Err(error),
         Err(Refusal::Said(text)) => {
-            say(&text);
+            info!("{text}");
             Ok(Exit::Invalid)
         }
     }
@@ -118,7 +118,7 @@ fn read_files(arguments: &ImportArguments) -> Result<Vec<Arc<Certificate>>, Refu
     let (first, bounds) = (DefaultCertificate::First, bounds(&Limits::default()));
     let loaded = load(&sources, first, bounds, &provider.crypto, now_s(), &[]);
     for warning in &loaded.warnings {
-        say_at(Priority::Warning, &warning.to_string());
+        warn!("{warning}");
     }
     let mut problems: Vec<String> = loaded.faults.iter().map(ToString::to_string).collect();
     let mut progress = Progress::new("checked", Some(loaded.index.len() as u64));
@@ -256,7 +256,7 @@ fn reseal(arguments: &KeyArguments, out: &mut dyn Write) -> Result<Exit, Refusal
     match summary.sealed_with.iter().all(|(id, _)| *id == current) {
         true => writeln!(out, "{NO_OLDER_KEY}")?,
         false => {
-            say("a certificate was imported with an older sealing key meanwhile; run it again");
+            info!("a certificate was imported with an older sealing key meanwhile; run it again");
         }
     }
     Ok(Exit::Ok)
@@ -331,9 +331,7 @@ impl Place {
             && create_key_file(path).map_err(said)?
         {
             let path = path.display();
-            say(&format!(
-                "made {path}: without it the private keys are lost, so keep a copy of it"
-            ));
+            info!("made {path}: without it the private keys are lost, so keep a copy of it");
         }
         let keys = self.keys()?;
         let path = become_owner_of(&self.path).map_err(said)?;
@@ -445,7 +443,7 @@ impl Progress {
             self.shown = self.done;
             let of = self.total.map(|total| format!(" of {total}")).unwrap_or_default();
             let left = share.map(|share| time_left(self.began.elapsed(), share));
-            say(&format!("{} {}{of}{}", self.verb, self.done, left.unwrap_or_default()));
+            info!("{} {}{of}{}", self.verb, self.done, left.unwrap_or_default());
         }
     }
 }

@@ -14,16 +14,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, geteuid, getrlimit};
 use sealane_certificate_files::Exposed;
-use sealane_engine::certificates::{CertificateIndex, CertificateStore as _, InventoryEntry};
-use sealane_engine::client::ClientContexts;
-use sealane_engine::provider::{ProviderChoice, lane_provider};
-use sealane_engine::tickets::UnixSeconds;
-use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
-use serde::Serialize;
-
-use crate::args::CheckArguments;
-use crate::exit::Exit;
-use sealane_config::timestamp::unix_now;
 use sealane_config::unix_socket::obstacle;
 use sealane_config::{
     AccessLog, AccessLogDestination, Address, Config, Mistake, RootPlace, Spoken, Tickets,
@@ -33,13 +23,23 @@ use sealane_control::cost::Cost;
 use sealane_control::file_tables::FileTables;
 use sealane_control::process::{Account, AccountError, filter, hide_memory, landlock, locked};
 use sealane_control::{cannot_listen, no_stored_roots, read_stored_roots, read_ticket_root};
+use sealane_engine::certificates::{CertificateIndex, CertificateStore as _, InventoryEntry};
+use sealane_engine::client::ClientContexts;
+use sealane_engine::provider::{ProviderChoice, lane_provider};
+use sealane_engine::tickets::UnixSeconds;
 use sealane_listeners::stores::Stores;
 use sealane_listeners::{
     Answers, KnownClientRoots, LastGood, Names, RouteSummary, Summary, Surroundings, Survey,
     Surveys, days_until, resolve_all, said_of, survey,
 };
+use sealane_operator::timestamp::unix_now;
 use sealane_operator::value::folder_of;
-use sealane_operator::{Priority, say_at};
+use sealane_store::{KeyedStore, NAMES_SOCKET, Sharing};
+use serde::Serialize;
+use tracing::error;
+
+use crate::args::CheckArguments;
+use crate::exit::Exit;
 
 /// Checks and prints.
 ///
@@ -53,7 +53,7 @@ pub fn run(arguments: &CheckArguments, out: &mut dyn Write) -> io::Result<Exit> 
     hide_memory();
     locked::raise_limit();
     if let Err(error) = become_who_serves(&arguments.config) {
-        say_at(Priority::Error, &error.to_string());
+        error!("{error}");
         return Ok(Exit::Invalid);
     }
     locked::lock();

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use sealane_traffic::http::encode;
 use serde::Deserialize;
+use tracing::error;
 
 use crate::args::{CloseArguments, ConnectionsCommand, ListConnectionsArguments};
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
-use sealane_traffic::http::encode;
 
 use super::running::{AskError, Running, printable_line};
 
@@ -23,7 +23,7 @@ pub(super) fn run(command: &ConnectionsCommand, out: &mut dyn Write) -> io::Resu
     match done {
         Ok(done) => done,
         Err(error) => {
-            say_at(Priority::Error, &error.to_string());
+            error!("{error}");
             Ok(Exit::Failed)
         }
     }

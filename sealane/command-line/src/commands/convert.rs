@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use sealane_convert::convert;
+use tracing::{error, warn};
+
 use crate::args::ConvertArguments;
 use crate::exit::Exit;
-use sealane_convert::convert;
-use sealane_operator::{Priority, say_at};
 
 /// Converts a file, and prints on standard error how many of its lines have a comment.
 ///
@@ -15,7 +16,7 @@ pub fn run(arguments: &ConvertArguments, out: &mut dyn Write) -> io::Result<Exit
     let converted = match convert(arguments.dialect, &arguments.file) {
         Ok(converted) => converted,
         Err(mistakes) => {
-            say_at(Priority::Error, &mistakes.to_string());
+            error!("{mistakes}");
             return Ok(Exit::Invalid);
         }
     };
@@ -32,6 +33,6 @@ pub fn run(arguments: &ConvertArguments, out: &mut dyn Write) -> io::Result<Exit
             format!("{file}: {lines} lines were not carried over: see their comments")
         }
     };
-    say_at(Priority::Warning, &text);
+    warn!("{text}");
     Ok(if converted.left_out == 0 { Exit::Noted } else { Exit::Partly })
 }

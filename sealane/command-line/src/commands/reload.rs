@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use sealane_control::state::Verdict;
+use tracing::error;
+
 use crate::args::ReloadArguments;
 use crate::exit::Exit;
-use sealane_control::state::Verdict;
-use sealane_operator::{Priority, say_at};
 
 use super::counted;
 use super::running::{Answered, Running, printable};
@@ -19,12 +20,12 @@ pub fn run(arguments: &ReloadArguments, out: &mut dyn Write) -> io::Result<Exit>
     let answered = match running.order("/reload") {
         Ok(answered) => answered,
         Err(error) => {
-            say_at(Priority::Error, &error.to_string());
+            error!("{error}");
             return Ok(Exit::Failed);
         }
     };
     let Some(verdict) = verdict(&answered) else {
-        say_at(Priority::Error, &answered.words());
+        error!("{}", answered.words());
         return Ok(Exit::Failed);
     };
     if arguments.json {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use sealane_engine::text;
 use serde::de::DeserializeOwned;
+use tracing::error;
 use zeroize::Zeroizing;
 
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
 
 /// A Sealane that runs, by its socket.
 pub(super) struct Running<'s> {
@@ -109,7 +109,7 @@ impl Answered {
         if self.status == 200 {
             return None;
         }
-        say_at(Priority::Error, &self.words());
+        error!("{}", self.words());
         Some(if matches!(self.status, 400 | 404 | 422) { Exit::Invalid } else { Exit::Failed })
     }
 

@@ -2,17 +2,17 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use sealane_file_table::grow;
-
-use crate::args::ServeArguments;
-use crate::exit::Exit;
-use crate::own_log;
 use sealane_config::Config;
 use sealane_control::file_tables::{Descriptors, FileTables};
 use sealane_control::process;
 use sealane_control::systemd;
 use sealane_control::{ConfigSource, Control, Outcome, ServeError, StartControl};
-use sealane_operator::{Priority, say, say_at};
+use sealane_file_table::grow;
+use tracing::{Level, error, info, warn};
+
+use crate::args::ServeArguments;
+use crate::exit::Exit;
+use crate::own_log;
 
 /// Serves as the command line says, until a signal ends it.
 pub fn run(arguments: ServeArguments, start_control: StartControl) -> Exit {
@@ -30,12 +30,12 @@ fn serve(arguments: ServeArguments, start_control: StartControl) -> Exit {
     let config = match settled(arguments) {
         Ok(config) => config,
         Err(problem) => {
-            say_at(Priority::Error, &problem);
+            error!("{problem}");
             return Exit::Invalid;
         }
     };
     if let Some(warning) = process::landlock::close(file.as_deref(), &config) {
-        say_at(Priority::Warning, &warning);
+        warn!("{warning}");
     }
     let source = match file {
         Some(file) => ConfigSource::File(file),
@@ -46,10 +46,12 @@ fn serve(arguments: ServeArguments, start_control: StartControl) -> Exit {
         Err(exit) => return exit,
     };
     if let Some(warning) = process::warning() {
-        say_at(Priority::Warning, warning);
+        warn!("{warning}");
     }
-    if let Some((priority, text)) = process::locked::warning() {
-        say_at(priority, &text);
+    match process::locked::warning() {
+        Some((Level::WARN, text)) => warn!("{text}"),
+        Some((_, text)) => info!("{text}"),
+        None => {}
     }
     systemd::tell(&[NotifyState::Ready]);
     finish(control.run())
@@ -62,9 +64,10 @@ fn serve(arguments: ServeArguments, start_control: StartControl) -> Exit {
 /// not either.
 fn settled(arguments: ServeArguments) -> Result<Config, String> {
     let file = arguments.config.clone();
+    let log = (arguments.log_level, arguments.log_format);
     let wrong = |mistakes| format!("the configuration is not in order:\n{mistakes}");
     let config = arguments.into_config().map_err(wrong)?;
-    own_log::follow(&config);
+    own_log::follow(log, &config);
     let account = process::settle(&config.process).map_err(|error| error.to_string())?;
     let Some((account, file)) = account.zip(file) else { return Ok(config) };
     Config::load(&file).map_err(|mistakes| {
@@ -85,27 +88,27 @@ pub(crate) fn start(
     let tables = FileTables::of_this_machine();
     let descriptors = Descriptors::of(&config, &tables);
     if let Some(warning) = descriptors.warning(&config, getrlimit(Resource::Nofile).current) {
-        say_at(Priority::Warning, &warning);
+        warn!("{warning}");
     }
     // While this is the only thread.
     if let Err(error) = grow(descriptors.in_first_table(config.lanes.get() as u64)) {
         let text = format!("cannot grow the table of open files beforehand: {error}");
-        say_at(Priority::Warning, &text);
+        warn!("{text}");
     }
     let control = start_control(source, config, tables).map_err(|error| {
-        say_at(Priority::Error, &error.to_string());
+        error!("{error}");
         match error {
             ServeError::Configuration(_) => Exit::Invalid,
             ServeError::LaneLost(_) | ServeError::System(..) => Exit::Failed,
         }
     })?;
     for address in control.bound() {
-        say(&format!("listening on {address}"));
+        info!("listening on {address}");
     }
     for address in control.admin_addresses() {
-        say(&format!("metrics and state on {address}"));
+        info!("metrics and state on {address}");
     }
-    say("ready");
+    info!("ready");
     Ok(control)
 }
 
@@ -115,7 +118,7 @@ fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        say_at(Priority::Warning, &format!("cannot raise the limit of open files: {error}"));
+        warn!("cannot raise the limit of open files: {error}");
     }
 }
 
@@ -123,15 +126,15 @@ fn raise_descriptor_limit() {
 pub(crate) fn finish(outcome: Result<Outcome, ServeError>) -> Exit {
     match outcome {
         Ok(Outcome::Cut(connections)) => {
-            say_at(Priority::Warning, &format!("ended; {connections} connections were cut"));
+            warn!("ended; {connections} connections were cut");
             Exit::Cut
         }
         Ok(Outcome::Drained) => {
-            say("ended");
+            info!("ended");
             Exit::Ok
         }
         Err(error) => {
-            say_at(Priority::Error, &error.to_string());
+            error!("{error}");
             Exit::Failed
         }
     }

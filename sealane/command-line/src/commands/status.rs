@@ -11,10 +11,10 @@ use std::time::Duration;
 use rustix::termios::tcgetwinsize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tracing::error;
 
 use crate::args::StatusArguments;
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
 
 use super::running::{Answered, Running};
 use look::Look;
@@ -28,13 +28,13 @@ pub fn run(arguments: &StatusArguments, out: &mut dyn Write) -> io::Result<Exit>
     let running = Running { socket: &arguments.socket.socket };
     if arguments.watch && !io::stdout().is_terminal() {
         let text = "--watch draws on a terminal; without one, use --json";
-        say_at(Priority::Error, text);
+        error!("{text}");
         return Ok(Exit::Usage);
     }
     let first = match Look::at(&running) {
         Ok(first) => first,
         Err(text) => {
-            say_at(Priority::Error, &text);
+            error!("{text}");
             return Ok(Exit::Failed);
         }
     };
@@ -48,7 +48,7 @@ pub fn run(arguments: &StatusArguments, out: &mut dyn Write) -> io::Result<Exit>
     match Look::at(&running) {
         Ok(second) => write!(out, "{}", draw(&second, &first, Room::UNBOUNDED)).map(|()| Exit::Ok),
         Err(text) => {
-            say_at(Priority::Error, &text);
+            error!("{text}");
             Ok(Exit::Failed)
         }
     }
@@ -88,7 +88,7 @@ fn watch(running: &Running<'_>, first: Look, out: &mut dyn Write) -> io::Result<
     write!(out, "{LEAVE}")?;
     out.flush()?;
     outcome.or_else(|text| {
-        say_at(Priority::Error, &text);
+        error!("{text}");
         Ok(Exit::Failed)
     })
 }

@@ -8,9 +8,8 @@ use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use sealane_store::{NAMES_SOCKET, Sharing};
-
 use sealane_config::unix_socket::{self, SocketFile};
+use sealane_store::{NAMES_SOCKET, Sharing};
 use sealane_traffic::http::{Request, Server, serve_orders};
 
 use super::{BACKLOG, orders};

@@ -10,9 +10,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{getegid, geteuid};
+use sealane_config::{ClientDemand, Limits, RootPlace, Tickets};
 use sealane_engine::certificates::{Inventory, InventoryEntry, InventoryFailure};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
+use sealane_listeners::{ClientsSummary, NameSummary, StoreSummary, Summary};
+use sealane_operator::timestamp::Timestamp;
+use sealane_sandbox as sandbox;
+use sealane_traffic::admission::RefusedClients;
+use sealane_traffic::backends::{BackendCounters, monotonic_ms};
 use serde_json::{Map, Value, json};
 
 use crate::file_tables::FileTables;
@@ -21,12 +27,6 @@ use crate::state::{
     AccessLogCounters, BackendSummary, ControlState, Faults, Reload, Reloads, SharedState,
     TicketRoots,
 };
-use sealane_config::timestamp::Timestamp;
-use sealane_config::{ClientDemand, Limits, RootPlace, Tickets};
-use sealane_listeners::{ClientsSummary, NameSummary, StoreSummary, Summary};
-use sealane_sandbox as sandbox;
-use sealane_traffic::admission::RefusedClients;
-use sealane_traffic::backends::{BackendCounters, monotonic_ms};
 
 /// Everything that `/state` shows.
 ///

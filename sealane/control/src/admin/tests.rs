@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use sealane_config::{self as config, Spoken};
 use sealane_engine::certificates::{DefaultCertificate, IndexBuilder};
 use sealane_engine::policy::Group;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_lanes::cause::Cause;
 use sealane_lanes::counters::Counters;
+use sealane_listeners::{EXPIRIES_SHOWN_MAX, Summary};
+use sealane_traffic::admission::RefusedClients;
+use sealane_traffic::backends::{BackendCounters, monotonic_ms};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::state::*;
-use sealane_config::{self as config, Spoken};
-use sealane_listeners::{EXPIRIES_SHOWN_MAX, Summary};
-use sealane_traffic::admission::RefusedClients;
-use sealane_traffic::backends::{BackendCounters, monotonic_ms};
 
 #[test]
 fn health_follows_the_phase() {

@@ -3,11 +3,11 @@
 use std::fmt::Display;
 
 use sealane_lanes::cause::Blame;
+use sealane_traffic::access_log::blame_label;
+use sealane_traffic::admission::LaneListenerCounters;
 
 use super::{Exposition, Kind};
 use crate::state::ControlState;
-use sealane_traffic::access_log::blame_label;
-use sealane_traffic::admission::LaneListenerCounters;
 
 /// Writes what lanes count of each listener.
 pub(super) fn connections(to: &mut Exposition, state: &ControlState) {

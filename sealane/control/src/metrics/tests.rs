@@ -4,16 +4,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use sealane_config::ClientDemand;
 use sealane_engine::certificates::{Inventory, InventoryEntry, KeyType};
 use sealane_engine::client_certificates::RevocationList;
-
-use super::*;
-use crate::state::{BackendSummary, Verdict, plain_listener};
-use sealane_config::ClientDemand;
 use sealane_listeners::{ClientsSummary, Expiry, RootFile, Summary, Usage};
 use sealane_traffic::access_log::{LaneLogCounters, WriterCounters};
 use sealane_traffic::admission::ListenerCounters;
 use sealane_traffic::backends::HANDSHAKE_FAILURES;
+
+use super::*;
+use crate::state::{BackendSummary, Verdict, plain_listener};
 
 #[test]
 fn every_line_is_what_prometheus_reads_and_no_series_comes_twice() {

@@ -12,7 +12,6 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities,
     set_thread_res_uid,
 };
-
 use sealane_config::Process;
 use sealane_sandbox::become_user;
 

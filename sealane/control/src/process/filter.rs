@@ -8,9 +8,8 @@ use std::io;
 use std::thread;
 
 use rustix::io::Errno;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
-
 use sealane_config::Process;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
 /// A filter that threads can install.
 #[derive(Clone, Debug)]

@@ -6,9 +6,8 @@ use std::sync::OnceLock;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
-
 use sealane_config::value::size_text;
-use sealane_operator::Priority;
+use tracing::Level;
 
 /// Lets this process lock all the memory that it will have, if it may allow itself that. It must be
 /// called before root is left.
@@ -28,13 +27,13 @@ pub fn lock() {
     let _ = LOCKED.set(lock_all());
 }
 
-/// What is to be said if memory is not locked, and how loud.
-pub fn warning() -> Option<(Priority, String)> {
+/// The line for the log if memory is not locked, and its level.
+pub fn warning() -> Option<(Level, String)> {
     let why = verdict().err()?;
     let is_swapping = fs::read_to_string(SWAPS).is_ok_and(|swaps| swaps.lines().count() > 1);
     let (priority, now) = match is_swapping {
-        true => (Priority::Warning, ""),
-        false => (Priority::Information, ", which this machine does not have now"),
+        true => (Level::WARN, ""),
+        false => (Level::INFO, ", which this machine does not have now"),
     };
     Some((priority, format!("memory with keys may be written to swap{now}: {why}")))
 }

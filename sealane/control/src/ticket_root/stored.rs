@@ -4,11 +4,10 @@
 use std::str;
 use std::sync::Arc;
 
+use sealane_config::Tickets;
 use sealane_engine::tickets::{RATCHET_STEPS_MAX, TicketRoot, TicketRootError, UnixSeconds};
 use sealane_store::{KeyedStore, TICKET_ROOTS};
-
-use sealane_config::Tickets;
-use sealane_operator::{Priority, say, say_at};
+use tracing::{info, warn};
 
 /// The roots of a store, as they change.
 pub(super) struct StoredRoots {
@@ -53,7 +52,7 @@ impl StoredRoots {
         };
         self.seen = version.filter(|_| found.is_ok());
         if let Some(problem) = problem.as_ref().filter(|now| self.reported.as_ref() != Some(now)) {
-            say_at(Priority::Warning, problem);
+            warn!("{problem}");
         }
         self.reported = problem;
         let root = found.ok()??;
@@ -66,7 +65,7 @@ impl StoredRoots {
         if running.agrees_with(&root) {
             return None;
         }
-        say(&taken(&root, &self.settings));
+        info!("{}", taken(&root, &self.settings));
         Some(root)
     }
 }

@@ -1,9 +1,10 @@
 //! Rules about the networks of clients, of which HAProxy takes the first that holds: [`Access`].
 
+use sealane_config::network::{Network, network};
+
 use super::super::plan::{Listener, Spoken};
 use super::super::remark::{Line, Remarks};
 use super::condition::{Condition, Test};
-use sealane_config::network::{Network, network};
 
 /// Rules of a proxy in their order.
 #[derive(Default)]

@@ -7,10 +7,10 @@ use super::super::plan::{
     self as plan, BackendTls, Certificate, Check, Destination, KeepAlive, Listener, Plan,
     ProxyHeader, endpoint, host_and_port, number,
 };
-use super::super::remark::{Line, Remarks, unknown};
+use super::super::remark::{Line, Remarks, tell_by_reason, unknown};
 use super::super::tls::{self, VERSIONS};
 use super::access::Access;
-use super::bind::Bases;
+use super::bases::Bases;
 use super::syntax::{Section, Statement, tell_without_key};
 use super::{World, disabled, is_keepalive, is_own, no_time, take_keepalive, time, with_defaults};
 
@@ -264,32 +264,6 @@ fn tell_options(options: &[String], line: &Line, remarks: &mut Remarks) {
         known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned())
     });
 }
-
-/// Reports why words were left out, once for all words with the same reason.
-pub(super) fn tell_by_reason(
-    words: &[String],
-    key: &'static str,
-    line: &Line,
-    remarks: &mut Remarks,
-    reason: impl Fn(&str) -> String,
-) {
-    let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
-    for word in words {
-        let why = reason(word);
-        match by_reason.iter_mut().find(|(reason, _)| *reason == why) {
-            Some((_, names)) => names.push(word),
-            None => by_reason.push((why, vec![word])),
-        }
-    }
-    for (why, names) in by_reason {
-        let more = if names.len() > WORDS_SHOWN_MAX { " and more" } else { "" };
-        let names = names[..names.len().min(WORDS_SHOWN_MAX)].join(", ");
-        remarks.left_out(line, key, format!("{names}{more}: {why}"));
-    }
-}
-
-/// Words of a line that a remark repeats.
-const WORDS_SHOWN_MAX: usize = 16;
 
 struct Server<'b> {
     bases: &'b Bases,

@@ -9,35 +9,13 @@ use super::super::plan::{
     Certificate, Clients, Listener, Spoken, both_families, endpoint, host_and_port,
     is_every_address_of_six,
 };
-use super::super::remark::{ASKED, Line, Remarks, unknown};
+use super::super::remark::{ASKED, Line, Remarks, tell_by_reason, unknown};
 use super::super::tls::{self, Tls, VERSIONS};
 use super::World;
-use super::backend::tell_by_reason;
+use super::bases::Bases;
 use super::mutual::Guard;
 use super::routes::keep_order;
 use super::syntax::{Statement, words};
-
-/// Where relative paths begin.
-#[derive(Default)]
-pub(super) struct Bases {
-    pub(super) authorities: Option<String>,
-    pub(super) certificates: Option<String>,
-}
-
-impl Bases {
-    /// The path of authorities, or Sealane's word for the system's.
-    pub(super) fn authority(&self, path: &str) -> String {
-        match path {
-            "@system-ca" => "system".into(),
-            path => based(path, self.authorities.as_deref()),
-        }
-    }
-
-    /// The path of a certificate, or of a list of them.
-    pub(super) fn certificate(&self, path: &str) -> String {
-        based(path, self.certificates.as_deref())
-    }
-}
 
 /// Addresses with the TLS that is spoken there.
 #[derive(Clone, Debug, Default)]
@@ -272,14 +250,6 @@ impl Binding {
 /// `sslv3`, or `tlsv10` to `tlsv13`.
 fn short_version(name: &str) -> Option<usize> {
     VERSIONS.iter().position(|version| version.to_ascii_lowercase().replace('.', "") == name)
-}
-
-/// A path, below a folder if it is relative and there is one.
-fn based(path: &str, base: Option<&str>) -> String {
-    match base {
-        Some(base) => Path::new(base).join(path).display().to_string(),
-        None => path.to_owned(),
-    }
 }
 
 /// A file, or a folder: as it is where Sealane takes from it what HAProxy does.

@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::super::files::Files;
-use super::syntax::Statement;
 use sealane_config::network::network;
 use sealane_config::value;
+
+use super::super::files::Files;
+use super::syntax::Statement;
 
 /// What a condition looks at, and which values it holds for.
 #[derive(Clone, Debug, PartialEq, Eq)]

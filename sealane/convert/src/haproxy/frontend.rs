@@ -284,7 +284,7 @@ impl<'s> Frontend<'s> {
                 let text = believes_everybody("HAProxy");
                 own.remarks.note(&statement.line, "accept_proxy", text);
             }
-            match listeners.iter_mut().find(|each| is_alike(each, &own)) {
+            match listeners.iter_mut().find(|each| each.is_alike(&own)) {
                 Some(each) => {
                     each.addresses.append(&mut own.addresses);
                     each.remarks.0.extend(own.remarks.0.drain(before..));
@@ -305,18 +305,6 @@ impl<'s> Frontend<'s> {
 fn has_tls_port(binding: &Binding, listener: &Listener) -> bool {
     let backends = listener.destination.backends.iter().map(|each| &each.address);
     binding.addresses.iter().chain(backends).any(|at| is_tls_port(host_and_port(at).1))
-}
-
-/// Whether two differ in their addresses alone.
-pub(super) fn is_alike(one: &Listener, other: &Listener) -> bool {
-    one.spoken == other.spoken
-        && one.tls == other.tls
-        && one.certificates == other.certificates
-        && one.clients == other.clients
-        && one.alpn == other.alpn
-        && one.accept_proxy == other.accept_proxy
-        && one.refuses_unknown_names == other.refuses_unknown_names
-        && one.routes == other.routes
 }
 
 /// An idle connection ends where HAProxy ends it: by `timeout tunnel`, or when either side has been

@@ -4,7 +4,6 @@ use super::super::plan::{Backend, LONGEST, Listener, Plan, ProxyHeader, host_and
 use super::super::remark::{Remarks, believes_everybody};
 use super::World;
 use super::bind::Binding;
-use super::frontend::is_alike;
 use super::syntax::{Section, Statement};
 
 /// Makes listeners of the addresses where a proxy in mode http terminates TLS. The proxy itself
@@ -40,7 +39,7 @@ pub(super) fn read(
         for address in &binding.addresses {
             own.listen(address, &statement.line);
         }
-        if let Some((each, port)) = listeners.iter_mut().find(|(each, _)| is_alike(each, &own)) {
+        if let Some((each, port)) = listeners.iter_mut().find(|(each, _)| each.is_alike(&own)) {
             let why = format!("remove this line from HAProxy: {}", behind(*port));
             own.remarks.left_out(&statement.line, "backends", why);
             each.addresses.append(&mut own.addresses);

@@ -1,11 +1,12 @@
 //! Client certificates that a `crt-list` requires for some of its certificates: [`Guard`].
 
+use sealane_config::value;
+
 use super::super::files::Files;
 use super::super::plan::{Clients, Destination, Listener, Route};
 use super::super::remark::{ASKED, Line, Remarks};
-use super::bind::Bases;
+use super::bases::Bases;
 use super::routes::base;
-use sealane_config::value;
 
 /// The demand of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::super::remark::{Line, Remarks, unknown};
 use sealane_config::{Mistake, Mistakes, Place, Problem};
+
+use super::super::remark::{Line, Remarks, unknown};
 
 /// A section with its statements.
 #[derive(Debug)]

@@ -4,8 +4,9 @@ use std::iter::Peekable;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::super::remark::Line;
 use sealane_config::{Mistake, Mistakes, Place, Problem};
+
+use super::super::remark::Line;
 
 /// A setting with its value, or values.
 pub(super) struct Setting {

@@ -1,9 +1,10 @@
 //! Who may come to a server, and who is believed about where clients come from: [`Access`], of
 //! `allow` and `deny`, and of `set_real_ip_from`.
 
+use sealane_config::network::network;
+
 use super::super::plan::Listener;
 use super::super::remark::Line;
-use sealane_config::network::network;
 
 /// Rules in their order, of which nginx takes the first that matches.
 #[derive(Default)]

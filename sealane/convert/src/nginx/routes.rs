@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use sealane_config::value;
+
 use super::super::plan::{Backend, Destination, Listener, NO_DEFAULT, Route, number};
 use super::super::remark::{Line, ONE_LABEL, Remarks};
 use super::syntax::Directive;
 use super::{Shared, backend};
-use sealane_config::value;
 
 /// Routes by name where a map leads, and who has none of its names.
 pub(super) fn lead(

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use sealane_config::value::host_name;
+
 use super::super::plan::{
     Backend, BackendTls, CONNECTIONS, Certificate, Clients, Destination, KeepAlive, Listener, Plan,
     ProxyHeader, Spoken, TLS_ONLY, endpoint, host_and_port, is_tls_port, number,
 };
 use super::super::remark::{ASKED, Line, Remarks};
 use super::super::tls;
-use sealane_config::value::host_name;
 
 use super::access::Access;
 use super::routes::{lead, read_group};

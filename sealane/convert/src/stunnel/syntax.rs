@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use sealane_config::{Mistake, Mistakes, Place, Problem};
+
 use super::super::files::Files;
 use super::super::remark::{Line, Remarks};
-use sealane_config::{Mistake, Mistakes, Place, Problem};
 
 /// Options below a name in brackets, or before the first.
 #[derive(Default)]

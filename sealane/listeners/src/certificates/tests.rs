@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use sealane_config::{Balance, CertificateSource, Destination, Listener, ProxyHeader};
 use sealane_engine::policy::Policy;
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 
 use super::*;
-use sealane_config::{Balance, CertificateSource, Destination, Listener, ProxyHeader};
 
 fn listener(certificates: &[&Path], default: Option<&str>, store: Option<&str>) -> Listener {
     Listener {

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use sealane_certificate_files::CertificateFileError;
 use sealane_engine::client_certificates::{CRLS_MAX, ClientRootsError, RevocationList};
+use sealane_operator::timestamp::Timestamp;
 use thiserror::Error;
-
-use sealane_config::timestamp::Timestamp;
 
 /// Why clients cannot be asked for certificates as configured. The fault is the operator's.
 #[derive(Debug, Error)]

@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Gid, Uid, geteuid};
-
 use sealane_sandbox::become_user;
 
 /// Takes, for good, the rights of the user whose store is or will be in the folder `path`, if this

@@ -128,7 +128,7 @@ impl Sealane {
     /// Starts it with `settings` in `folder` and waits until it is ready.
     pub fn start(folder: &Path, settings: &Settings) -> Self {
         let mut sealane = Self::launch(folder, settings, &PathBuf::from(BINARY));
-        sealane.wait_until_said("sealane: ready");
+        sealane.wait_until_said("serve: ready");
         sealane
     }
 
@@ -190,7 +190,7 @@ impl Sealane {
 
     /// Waits until it has reloaded so often since it started, and lanes serve what was read.
     pub fn wait_until_reloaded(&mut self, times: usize) {
-        self.wait_until_said_times("sealane: reloaded", times);
+        self.wait_until_said_times("reload: reloaded", times);
         self.wait_until_lanes_serve();
     }
 

@@ -72,7 +72,7 @@ impl ServiceManager {
     /// it tells is read by [`ServiceManager::read_until`].
     pub fn start(&self, folder: &Path, settings: &Settings) -> Sealane {
         let mut sealane = self.launch(folder, settings);
-        sealane.wait_until_said("sealane: ready");
+        sealane.wait_until_said("serve: ready");
         sealane
     }
 

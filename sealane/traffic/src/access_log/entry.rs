@@ -8,11 +8,11 @@ use sealane_engine::hello::Offered;
 use sealane_engine::session::ServerSession;
 use sealane_engine::text;
 use sealane_lanes::cause::Blame;
+use sealane_operator::timestamp::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::connection_number::ConnectionNumber;
 use crate::proxy_header::Source;
-use sealane_config::timestamp::Timestamp;
 
 use super::Ended;
 use super::client::ClientFields;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread;
 
+use sealane_config::AccessLogDestination;
 use sealane_engine::buffer::Buffer;
 use sealane_engine::client_certificates::Distrust;
 use sealane_engine::policy::Group;
@@ -18,7 +19,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::connection_number::NumberGiver;
 use crate::proxy_header;
-use sealane_config::AccessLogDestination;
 
 #[test]
 fn lanes_write_at_once_and_every_line_stays_whole() {

@@ -14,11 +14,11 @@ use rtrb::Consumer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use sealane_config::AccessLogDestination;
 use sealane_lanes::counters::Counter;
+use sealane_sandbox::{Need, outside_for};
 
 use super::{AccessLogError, LaneLogCounters};
-use sealane_config::AccessLogDestination;
-use sealane_sandbox::{Need, outside_for};
 
 /// The running writer of the access log.
 ///

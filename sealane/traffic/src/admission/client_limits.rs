@@ -6,9 +6,8 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 
-use sealane_lanes::cause::Cause;
-
 use sealane_config::PerClient;
+use sealane_lanes::cause::Cause;
 
 /// The clients of one lane that were seen last.
 ///

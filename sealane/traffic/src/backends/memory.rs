@@ -1,9 +1,9 @@
 //! What one lane remembers of its choices among the backends of a destination.
 
+use sealane_config::BACKENDS_MAX;
 use sealane_lanes::counters::Counter;
 
 use super::selection::members;
-use sealane_config::BACKENDS_MAX;
 
 /// What one lane remembers. It alone writes and reads it, so the lines are its own.
 #[repr(align(128))]

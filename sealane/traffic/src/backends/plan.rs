@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use sealane_config::BACKENDS_MAX;
+use sealane_config::{BackendAddress, Check, ProxyHeader, Share};
 use sealane_lanes::kernel::Address;
 
 use super::BackendTls;
-use sealane_config::BACKENDS_MAX;
-use sealane_config::{BackendAddress, Check, ProxyHeader, Share};
 
 /// A backend as it is configured: whatever its name leads to is one.
 pub struct PlannedBackend {

@@ -1,9 +1,9 @@
 //! A backend that is checked: [`Target`].
 
+use sealane_config::{Check, CheckKind};
 use sealane_lanes::kernel::Address;
 
 use super::BackendTls;
-use sealane_config::{Check, CheckKind};
 
 /// What is checked, and how.
 pub struct Target {

@@ -8,12 +8,12 @@ use std::time::Instant;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustls::{ClientConfig, ClientConnection};
+use sealane_config::{CheckKind, value};
 use sealane_engine::session::SessionError;
 use sealane_lanes::kernel::Address;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::backends::Target;
-use sealane_config::{CheckKind, value};
 
 /// A check under way. It never blocks.
 pub(super) struct Probe {

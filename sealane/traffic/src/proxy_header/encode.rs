@@ -1,7 +1,8 @@
 //! The sender's side: what is told of a connection, and what was announced to us of it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
+use sealane_config::{ProxyHeader, Tlv, Tlvs};
 use sealane_engine::certificates::{KeyType, SignatureAlgorithm, common_name};
 use sealane_engine::policy::{Scheme, Suite};
 use sealane_engine::session::ServerSession;
@@ -9,10 +10,9 @@ use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
 use crate::connection_number::ConnectionNumber;
-use sealane_config::{ProxyHeader, Tlv, Tlvs};
 
-use super::decode::Header;
 use super::facts::{ClientCertificate, Facts, Tls};
+use super::header::Header;
 use super::line;
 use super::values::Values;
 
@@ -130,28 +130,6 @@ fn key_name(session: &ServerSession) -> Option<String> {
         KeyType::Ed25519 => "ED25519".to_owned(),
         KeyType::Rsa { bits } => format!("RSA{bits}"),
     })
-}
-
-/// Two addresses of one family.
-pub(super) enum Ips {
-    /// The client's, and the one that it connected to.
-    V4(Ipv4Addr, Ipv4Addr),
-    /// The same.
-    V6(Ipv6Addr, Ipv6Addr),
-}
-
-impl Ips {
-    /// Where the families differ, IPv4 stands within IPv6.
-    pub(super) fn of(client: SocketAddr, local: SocketAddr) -> Self {
-        let wide = |ip| match ip {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        match (client.ip(), local.ip()) {
-            (IpAddr::V4(client), IpAddr::V4(local)) => Self::V4(client, local),
-            (client, local) => Self::V6(wide(client), wide(local)),
-        }
-    }
 }
 
 #[cfg(test)]

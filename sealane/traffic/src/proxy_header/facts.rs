@@ -3,8 +3,9 @@
 
 use std::net::SocketAddr;
 
-use super::decode::{decode, text};
-use super::encode::Ips;
+use super::addresses::Ips;
+use super::decode::decode;
+use super::header::text;
 use super::malformed::Malformed;
 use super::values::{Reader, Value};
 use super::writer::Writer;

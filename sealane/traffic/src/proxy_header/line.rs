@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use super::LINE_BYTES_MAX;
-use super::decode::{Header, Origin};
-use super::encode::Ips;
+use super::addresses::Ips;
+use super::header::{Header, Origin};
 use super::malformed::Malformed;
 
 /// Reads the line at the front of `bytes`; `None` as long as its end is not there.

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use sealane_lanes::kernel::Kernel;
 use sealane_lanes::link::Link;
 
-use super::decode::{Header, Origin};
 use super::encode::Announced;
+use super::header::{Header, Origin};
 use super::malformed::Malformed;
 use super::values::Values;
 use super::{TYPE_AUTHORITY, TYPE_UNIQUE_ID};

@@ -63,3 +63,27 @@ fn questions_beyond_the_limits_are_refused() {
         assert!(ask(&|question| question.base_ns.server = ns).contains("an operation of"));
     }
 }
+
+/// Two recordings, whole and with one byte changed.
+#[test]
+fn damaged_recordings_are_refused_or_played() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/recordings");
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut played = 0;
+    for file in std::fs::read_dir(folder).expect("seeds").flatten() {
+        let seed = std::fs::read(file.path()).expect("a seed");
+        assert!(Recording::unpacked(&seed[..]).is_ok(), "{file:?}");
+        for _ in 0..100 {
+            let mut bytes = seed.clone();
+            bytes[random.usize(..seed.len())] = random.u8(b' '..=b'~');
+            let Ok(recording) = Recording::unpacked(&bytes[..]) else { continue };
+            let written = serde_json::to_vec(&recording).expect("JSON");
+            assert_eq!(Recording::unpacked(&written[..]), Ok(recording.clone()));
+            if let Ok(answer) = replay(&Tape(recording).asked(1_000.0, 3)) {
+                assert!(answer.ns.server.is_finite() && answer.ns.server >= 1_000.0);
+                played += 1;
+            }
+        }
+    }
+    assert!(played > 0);
+}

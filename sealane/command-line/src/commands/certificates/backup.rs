@@ -6,6 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::Path;
 use std::sync::Arc;
 
+use sealane_listeners::stores::become_owner_of;
+use sealane_listeners::stores::examination::{Refused, examine_apart};
 use sealane_store::{DATA_FILE, KeyedStore, MAP_BYTES, SealingKeys, Store};
 use tempfile::TempDir;
 
@@ -14,8 +16,6 @@ use super::{Place, Refusal, now_s, problems_of, said};
 use crate::args::{BackupArguments, RestoreArguments};
 use crate::commands::counted;
 use crate::exit::Exit;
-use sealane_listeners::stores::become_owner_of;
-use sealane_listeners::stores::examination::{Refused, examine_apart};
 
 pub(super) fn backup(arguments: &BackupArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
     let store = Place::of(&arguments.store)?.open()?;

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use sealane_engine::certificates::CertificateStore as _;
 use sealane_store::{KeyedStore, Listed, pem_text};
+use tracing::info;
 
 use super::place::{Scratch, at, rename, sync_folder};
 use super::{Place, Progress, Refusal, each_by_expiry};
 use crate::args::ExportArguments;
 use crate::commands::counted;
 use crate::exit::Exit;
-use sealane_operator::say;
 
 pub(super) fn export(arguments: &ExportArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {
     let store = Place::of_key(&arguments.key)?.keyed()?;
@@ -38,7 +38,7 @@ pub(super) fn export(arguments: &ExportArguments, out: &mut dyn Write) -> Result
                 count += 1;
             }
             Err(why) => {
-                say(&why);
+                info!("{why}");
                 unnamed += 1;
             }
         }
@@ -74,7 +74,7 @@ impl Export<'_> {
                 }
                 Err(_) => {
                     let names = listed.names.join(", ");
-                    say(&format!("{names}: does not open; see: sealane certificates verify"));
+                    info!("{names}: does not open; see: sealane certificates verify");
                     exit = Exit::Failed;
                 }
             }

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use sealane_operator::timestamp::Timestamp;
 use sealane_store::{Imported, Listed, Summary};
 use sealane_store_requests::{Removed, ShownCertificate};
 use serde_json::{Value, json};
+use tracing::info;
 
 use crate::commands::counted;
 use crate::commands::running::printable_line;
 use crate::exit::Exit;
-use sealane_config::timestamp::Timestamp;
-use sealane_operator::say;
 
 /// What an import did.
 pub(super) struct ImportReport<'s> {
@@ -170,12 +170,12 @@ pub(super) fn write_removed(
     )?;
     for name in &removed.covered {
         let name = printable_line(name);
-        say(&format!("{name} is still served, by a wildcard; see: certificates show {name}"));
+        info!("{name} is still served, by a wildcard; see: certificates show {name}");
     }
     if removed.unknown.is_empty() {
         return Ok(Exit::Ok);
     }
-    say(&format!("{store}: not in it: {}", printable_line(&removed.unknown.join(", "))));
+    info!("{store}: not in it: {}", printable_line(&removed.unknown.join(", ")));
     Ok(Exit::Failed)
 }
 

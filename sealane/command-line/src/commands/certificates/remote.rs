@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use sealane_engine::certificates::Certificate;
 use sealane_store_requests::{Bundles, LIMIT_MAX, NAMES_MAX, ReadBack, Removed, Stored};
+use sealane_traffic::http::encode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use super::output::{ListedReport, write_removed};
@@ -18,8 +20,6 @@ use crate::args::{ImportArguments, ListArguments, ReachArguments, RemoveArgument
 use crate::commands::counted;
 use crate::commands::running::{Answered, Running, printable_line};
 use crate::exit::Exit;
-use sealane_operator::{Priority, say, say_at};
-use sealane_traffic::http::encode;
 
 /// The store of a Sealane that runs.
 pub(super) struct Remote<'a> {
@@ -79,7 +79,7 @@ impl<'a> Remote<'a> {
         let Ok(stored) = answered.read::<Stored>() else { return Ok(refused(&answered)) };
         let serving: Serving = parsed(&answered)?;
         for warning in &stored.warnings {
-            say_at(Priority::Warning, &printable_line(warning));
+            warn!("{}", printable_line(warning));
         }
         if arguments.json {
             write_json(&answered, out)?;
@@ -187,7 +187,7 @@ impl<'a> Remote<'a> {
         let done = self.remove_all(&arguments.names, &mut all, &mut store);
         // What was removed before a refusal is removed.
         for warning in &all.warnings {
-            say(&printable_line(warning));
+            info!("{}", printable_line(warning));
         }
         // Without an answer there is no store to speak of.
         let exit = match store.is_empty() {
@@ -255,7 +255,7 @@ impl Serving {
         if self.lanes_serving == self.lanes {
             return Exit::Ok;
         }
-        say("not all lanes serve it yet; see: sealane status");
+        info!("not all lanes serve it yet; see: sealane status");
         Exit::Failed
     }
 }

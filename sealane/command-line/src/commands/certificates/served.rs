@@ -11,13 +11,13 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 use sealane_engine::session::SessionError;
+use sealane_listeners::stores::checking_provider;
 use sealane_store_requests::fingerprint;
 use serde_json::json;
 
 use super::{Refusal, said};
 use crate::args::ServedArguments;
 use crate::exit::Exit;
-use sealane_listeners::stores::checking_provider;
 
 /// Asks each machine, and tells what each serves; fails unless all serve the same.
 pub(super) fn served(arguments: &ServedArguments, out: &mut dyn Write) -> Result<Exit, Refusal> {

@@ -7,12 +7,12 @@ use std::os::fd::AsFd as _;
 
 use sealane_store::{Imported, KeyedStore};
 use sealane_store_requests::{Batch, Batches};
+use tracing::warn;
 
 use super::{Place, Progress, Refusal, add_up, now_s, provider, report_import};
 use crate::args::ImportArguments;
 use crate::commands::counted;
 use crate::exit::Exit;
-use sealane_operator::{Priority, say_at};
 
 /// Imports what comes on standard input, a part of it in each transaction: what the process had
 /// when it was ended is in the store, or will be as if it had never come.
@@ -57,7 +57,7 @@ fn import_all(
             return opened.filter(|_| !is_empty).ok_or_else(nothing);
         };
         for warning in &batch.warnings {
-            say_at(Priority::Warning, warning);
+            warn!("{warning}");
         }
         let store = match opened {
             Some(store) => store,

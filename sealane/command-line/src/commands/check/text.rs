@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use sealane_config::Spoken;
+use sealane_control::file_tables::Descriptors;
 use sealane_engine::days::days;
+use sealane_listeners::RouteSummary;
 
 use super::{Cost, Expiry, Finding, ListenerReport, Report};
 use crate::commands::counted;
-use sealane_config::Spoken;
-use sealane_control::file_tables::Descriptors;
-use sealane_listeners::RouteSummary;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

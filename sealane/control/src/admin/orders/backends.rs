@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use sealane_traffic::http::{Query, Response, Status};
+use sealane_traffic::lane_orders::LaneOrder;
 use serde_json::json as value;
 
 use crate::state::BackendSummary;
-use sealane_traffic::http::{Query, Response, Status};
-use sealane_traffic::lane_orders::LaneOrder;
 
 use super::{Orders, json, lanes};
 

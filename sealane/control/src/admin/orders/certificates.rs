@@ -8,16 +8,16 @@ mod uploads;
 use std::sync::Arc;
 
 use sealane_engine::certificates::{CertificateDigest, CertificateStore as _, ServedFrom};
+use sealane_listeners::StoreSummary;
+use sealane_listeners::stores::examination;
+use sealane_operator::timestamp::unix_now;
 use sealane_store::{KeyedStore, Store};
 use sealane_store_requests as requests;
 use sealane_store_requests::{Refused, ShownCertificate, fingerprint, hex};
+use sealane_traffic::http::{Answer, Method, Query, Request, Response, Status};
 use serde::Serialize;
 
 use crate::state::{Phase, SharedState};
-use sealane_config::timestamp::unix_now;
-use sealane_listeners::StoreSummary;
-use sealane_listeners::stores::examination;
-use sealane_traffic::http::{Answer, Method, Query, Request, Response, Status};
 
 use super::{Orders, json};
 

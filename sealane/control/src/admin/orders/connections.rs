@@ -3,11 +3,10 @@
 
 use std::net::IpAddr;
 
-use serde_json::json as value;
-
 use sealane_traffic::connection_number::{ConnectionNumber, NoConnectionNumber, NumberGiver};
 use sealane_traffic::http::{Query, Response, Status};
 use sealane_traffic::lane_orders::{LaneOrder, Wanted};
+use serde_json::json as value;
 
 use super::{Orders, json, lanes};
 

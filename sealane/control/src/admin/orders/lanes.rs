@@ -3,9 +3,10 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::state::SharedState;
 use sealane_traffic::http::{Response, Status};
 use sealane_traffic::lane_orders::LaneOrder;
+
+use crate::state::SharedState;
 
 /// What every lane answers to its order, in the order of the lanes.
 ///

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 
-use crate::state::SharedState;
 use sealane_traffic::http::{Answer, Method, Request, Response, Status};
 use sealane_traffic::lane_orders::{LaneOrder, NameKind, NotedName, NotedNames};
+
+use crate::state::SharedState;
 
 use super::{json, lanes};
 

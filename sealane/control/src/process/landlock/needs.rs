@@ -11,9 +11,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf, absolute};
 
 use landlock::{AccessFs, BitFlags, make_bitflags};
-use sealane_lanes::kernel::Address;
-
 use sealane_config::{AccessLogDestination, ChallengeSource, Config, KeySource, RootPlace};
+use sealane_lanes::kernel::Address;
 use sealane_listeners as listener;
 use sealane_sandbox::{KEPT, Need, READ, STORE, folders};
 

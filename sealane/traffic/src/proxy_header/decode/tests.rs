@@ -3,6 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::proxy_header::{
+    AUTHORITY_BYTES_MAX, TYPE_AUTHORITY, TYPE_CRC32C, TYPE_UNIQUE_ID, UNIQUE_ID_BYTES_MAX, crc32c,
+};
 use crate::proxy_header::{Facts, LINE_BYTES_MAX};
 
 fn binary(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {

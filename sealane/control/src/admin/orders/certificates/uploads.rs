@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use sealane_engine::certificates::StoreId;
-use sealane_store::Store;
-use sealane_store_requests::{NotStored, StreamEnd, Upload};
-use serde::Serialize;
-
-use sealane_config::timestamp::unix_now;
 use sealane_listeners::StoreSummary;
 use sealane_listeners::stores::checking_provider;
+use sealane_operator::timestamp::unix_now;
+use sealane_store::Store;
+use sealane_store_requests::{NotStored, StreamEnd, Upload};
 use sealane_traffic::http::{Body, Response, Status};
+use serde::Serialize;
 
 use super::{EVERYTHING, Orders, Serving, answered, examined};
 
