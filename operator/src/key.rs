@@ -12,8 +12,6 @@ mod tests;
 
 use serde_json::{Value as Json, json};
 
-use crate::reader::Value;
-
 pub use kinds::{
     Bool, ByName, Bytes, Choice, Count, Either, List, Or, PathKind, Set, Span, TableKind,
     TableList, Text, Word,
@@ -91,23 +89,6 @@ impl<K: Kind> Key<K> {
     }
 }
 
-impl<K: Readable> Key<K> {
-    /// The value, if it is in order.
-    pub fn read(&self, written: &Value<'_>) -> Option<K::Output> {
-        self.kind.read(written)
-    }
-}
-
-impl<K: Shown> Key<Or<K>>
-where
-    K::Output: Clone + Sync,
-{
-    /// The value without the key.
-    pub fn default(&self) -> K::Output {
-        self.kind.1.clone()
-    }
-}
-
 /// The values that a key takes.
 pub trait Kind: Sync {
     /// The type in words, with its bounds.
@@ -132,17 +113,14 @@ pub trait Kind: Sync {
     fn schema(&self) -> Json;
 }
 
-/// A kind whose values are read without further checks.
-pub trait Readable: Kind {
-    /// The value in the program.
+/// A kind whose values have one type in the program.
+pub trait Typed: Kind {
+    /// The type.
     type Output;
-
-    /// The value, if it is in order.
-    fn read(&self, written: &Value<'_>) -> Option<Self::Output>;
 }
 
 /// A kind whose values can be a default.
-pub trait Shown: Readable {
+pub trait Shown: Typed {
     /// A value as it is written in TOML.
     fn text(&self, value: &Self::Output) -> String;
 }

@@ -14,9 +14,9 @@ use sealane_certificate_files::{Exposed, MARK, mode_for_others, open_regular};
 use sealane_store::{SealingKeyError, SealingKeys};
 use zeroize::Zeroizing;
 
-use crate::key::{Key, List, PathKind, Readable as _, Text};
+use crate::key::{Key, List, PathKind, Text};
 use crate::mistake::Problem;
-use crate::reader::Table;
+use crate::reader::{Readable as _, Table};
 use crate::value;
 
 /// Where the keys come from that open certificate stores.

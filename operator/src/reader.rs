@@ -5,6 +5,7 @@
 //! is a mistake too: one that is not in the table's [`Group`], or, in a table without a group, one
 //! that the walk did not ask for.
 
+mod declared;
 mod document;
 mod search;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::key::{Group, Key, Kind, Or, Readable, Shown, TableKind};
+use crate::key::{Group, Key, Kind, Or, Shown, TableKind, Typed};
 use crate::mistake::{Mistake, Place, Problem};
 use crate::value;
 use document::{Document, without_keys_alone};
@@ -68,6 +69,12 @@ fn read_all<T>(
     };
     let result = top.walk(walk);
     (result, document.into_mistakes())
+}
+
+/// A kind whose values are read without further checks.
+pub trait Readable: Typed {
+    /// The value, if it is in order.
+    fn read(&self, written: &Value<'_>) -> Option<Self::Output>;
 }
 
 /// A name by which a table is asked for a value.
@@ -122,7 +129,7 @@ impl<'d> Table<'d> {
     }
 
     /// The value of a key, or its default.
-    pub fn get<K: Shown>(&mut self, key: &'static Key<Or<K>>) -> K::Output
+    pub fn get<K: Readable + Shown>(&mut self, key: &'static Key<Or<K>>) -> K::Output
     where
         K::Output: Clone + Sync,
     {

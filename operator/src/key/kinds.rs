@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::{Group, Kind, Readable, Shown};
+use super::{Group, Key, Kind, Shown, Typed};
 use crate::mistake::Problem;
-use crate::reader::Value;
 use crate::value::{duration_text, size_text};
 
 /// A kind with the value that holds without the key.
-pub struct Or<K: Readable>(pub K, pub K::Output);
+pub struct Or<K: Typed>(pub K, pub K::Output);
 
 impl<K: Shown> Kind for Or<K>
 where
@@ -40,15 +39,11 @@ where
     }
 }
 
-impl<K: Shown> Readable for Or<K>
+impl<K: Shown> Typed for Or<K>
 where
     K::Output: Sync,
 {
     type Output = K::Output;
-
-    fn read(&self, written: &Value<'_>) -> Option<K::Output> {
-        self.0.read(written)
-    }
 }
 
 impl<K: Shown> Shown for Or<K>
@@ -57,6 +52,16 @@ where
 {
     fn text(&self, value: &K::Output) -> String {
         self.0.text(value)
+    }
+}
+
+impl<K: Shown> Key<Or<K>>
+where
+    K::Output: Clone + Sync,
+{
+    /// The value without the key.
+    pub fn default(&self) -> K::Output {
+        self.kind.1.clone()
     }
 }
 
@@ -73,12 +78,8 @@ impl Kind for Bool {
     }
 }
 
-impl Readable for Bool {
+impl Typed for Bool {
     type Output = bool;
-
-    fn read(&self, written: &Value<'_>) -> Option<bool> {
-        written.boolean()
-    }
 }
 
 impl Shown for Bool {
@@ -104,12 +105,8 @@ impl Kind for Count {
     }
 }
 
-impl Readable for Count {
+impl Typed for Count {
     type Output = usize;
-
-    fn read(&self, written: &Value<'_>) -> Option<usize> {
-        written.count(self.0.clone())
-    }
 }
 
 impl Shown for Count {
@@ -135,12 +132,8 @@ impl Kind for Span {
     }
 }
 
-impl Readable for Span {
+impl Typed for Span {
     type Output = Duration;
-
-    fn read(&self, written: &Value<'_>) -> Option<Duration> {
-        written.duration(self.0.clone())
-    }
 }
 
 impl Shown for Span {
@@ -169,12 +162,8 @@ impl Kind for Bytes {
     }
 }
 
-impl Readable for Bytes {
+impl Typed for Bytes {
     type Output = usize;
-
-    fn read(&self, written: &Value<'_>) -> Option<usize> {
-        written.size_bytes(self.0.clone())
-    }
 }
 
 impl Shown for Bytes {
@@ -200,12 +189,8 @@ impl<T: Sync> Kind for Choice<T> {
     }
 }
 
-impl<T: Copy + Sync> Readable for Choice<T> {
+impl<T: Copy + Sync> Typed for Choice<T> {
     type Output = T;
-
-    fn read(&self, written: &Value<'_>) -> Option<T> {
-        written.choice(self.0)
-    }
 }
 
 impl<T: Copy + PartialEq + Sync> Shown for Choice<T> {
@@ -219,7 +204,7 @@ impl<T: Copy + PartialEq + Sync> Shown for Choice<T> {
 pub struct ByName<T: 'static>(pub &'static [T], pub fn(T) -> &'static str);
 
 impl<T: Copy> ByName<T> {
-    fn choices(&self) -> Vec<(&'static str, T)> {
+    pub(crate) fn choices(&self) -> Vec<(&'static str, T)> {
         self.0.iter().map(|value| ((self.1)(*value), *value)).collect()
     }
 }
@@ -234,12 +219,8 @@ impl<T: Copy + Sync> Kind for ByName<T> {
     }
 }
 
-impl<T: Copy + Sync> Readable for ByName<T> {
+impl<T: Copy + Sync> Typed for ByName<T> {
     type Output = T;
-
-    fn read(&self, written: &Value<'_>) -> Option<T> {
-        written.choice(&self.choices())
-    }
 }
 
 /// Text that a function reads. The first field describes it.
@@ -255,12 +236,8 @@ impl<T> Kind for Text<T> {
     }
 }
 
-impl<T> Readable for Text<T> {
+impl<T> Typed for Text<T> {
     type Output = T;
-
-    fn read(&self, written: &Value<'_>) -> Option<T> {
-        written.parsed(self.1)
-    }
 }
 
 impl<T: Display> Shown for Text<T> {
@@ -282,12 +259,8 @@ impl Kind for PathKind {
     }
 }
 
-impl Readable for PathKind {
+impl Typed for PathKind {
     type Output = PathBuf;
-
-    fn read(&self, written: &Value<'_>) -> Option<PathBuf> {
-        written.path()
-    }
 }
 
 impl Shown for PathKind {
@@ -331,15 +304,8 @@ impl<A: Kind, B: Kind> Kind for Either<A, B> {
 }
 
 /// "off", or a duration.
-impl Readable for Either<Word, Span> {
+impl Typed for Either<Word, Span> {
     type Output = Option<Duration>;
-
-    fn read(&self, written: &Value<'_>) -> Option<Option<Duration>> {
-        match written.as_text() {
-            Some(text) if text == self.0.0 => Some(None),
-            _ => self.1.read(written).map(Some),
-        }
-    }
 }
 
 impl Shown for Either<Word, Span> {
@@ -401,21 +367,11 @@ impl<K: Kind> Kind for Set<K> {
     }
 }
 
-impl<K: Readable> Readable for Set<K>
-where
-    K::Output: PartialEq,
-{
+impl<K: Typed> Typed for Set<K> {
     type Output = Vec<K::Output>;
-
-    fn read(&self, written: &Value<'_>) -> Option<Vec<K::Output>> {
-        written.set(self.1, |element| self.0.read(element))
-    }
 }
 
-impl<K: Shown> Shown for Set<K>
-where
-    K::Output: PartialEq,
-{
+impl<K: Shown> Shown for Set<K> {
     fn text(&self, value: &Vec<K::Output>) -> String {
         let elements: Vec<_> = value.iter().map(|element| self.0.text(element)).collect();
         format!("[{}]", elements.join(", "))

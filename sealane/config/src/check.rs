@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use sealane_operator::key::{
-    Choice, Count, Either, Group, Key, Or, Readable as _, Span, TableKind, Text,
-};
+use sealane_operator::key::{Choice, Count, Either, Group, Key, Or, Span, TableKind, Text};
 use sealane_operator::mistake::Problem;
-use sealane_operator::reader::{Table, Value};
+use sealane_operator::reader::{Readable as _, Table, Value};
 
 use crate::destination::Destination;
 use crate::proxy_header::ProxyHeader;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use sealane_engine::policy::{AlpnMismatch, Group, Policy, Scheme, Suite, UnknownNames, Versions};
-use sealane_operator::key::{Bool, ByName, Choice, Key, Or, Readable as _, Set, Text};
+use sealane_operator::key::{Bool, ByName, Choice, Key, Or, Set, Text};
 use sealane_operator::mistake::Problem;
-use sealane_operator::reader::{Table, Value};
+use sealane_operator::reader::{Readable as _, Table, Value};
 
 use crate::value::{self, AlpnProtocol};
 

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use sealane_operator::key::{Bool, Choice, Count, Either, Key, Or, Readable as _, Set, Text, Word};
+use sealane_operator::key::{Bool, Choice, Count, Either, Key, Or, Set, Text, Word};
 use sealane_operator::mistake::Problem;
-use sealane_operator::reader::{Table, Value};
+use sealane_operator::reader::{Readable as _, Table, Value};
 
 use crate::network::{Network, network};
 use crate::proxy_header;

@@ -1,8 +1,8 @@
 //! The keys of the PROXY header that backends get before the first byte of a client.
 
-use sealane_operator::key::{Bool, Choice, Either, Key, Readable as _, Set};
+use sealane_operator::key::{Bool, Choice, Either, Key, Set};
 use sealane_operator::mistake::Problem;
-use sealane_operator::reader::{Table, Value};
+use sealane_operator::reader::{Readable as _, Table, Value};
 
 /// The PROXY header that a backend gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

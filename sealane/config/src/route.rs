@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 
 use sealane_engine::policy::Policy;
-use sealane_operator::key::{
-    Bool, Group, Key, Or, Readable as _, Set, SharedKeys, TableList, Text,
-};
+use sealane_operator::key::{Bool, Group, Key, Or, Set, SharedKeys, TableList, Text};
 use sealane_operator::mistake::Problem;
-use sealane_operator::reader::{Table, Value};
+use sealane_operator::reader::{Readable as _, Table, Value};
 
 use crate::backend_tls::BACKEND_TLS;
 use crate::client_trust::{CLIENTS, ClientTrust, clients};
