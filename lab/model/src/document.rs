@@ -5,13 +5,10 @@
 //! known is absent. A reader refuses a document whose `schema` it does not know.
 
 mod file;
-mod findings;
 mod fleet;
-mod forecast;
 mod gate;
 mod invalid;
 mod kernel;
-mod kernel_forecast;
 mod live;
 mod strategies;
 
@@ -25,22 +22,13 @@ use crate::{
 };
 
 pub use file::{bytes, text};
-pub use findings::{
-    Amount, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX, Site,
-};
 pub use fleet::{Fleet, FleetFigure, FleetHour, FleetMoment};
-pub use forecast::{
-    Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, KNEE, KNEE_THREADS_MIN,
-    Knee, LineCost, Profile, Score, ValidatedCurve, ValidatedPoint, Validation, Verdict,
-    VerdictKind,
-};
 pub use gate::{GateFigure, GateResult};
 pub use invalid::{Bottleneck, Invalid, NoVerdict};
 pub use kernel::{
     FILE_TABLE, KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelOrigin, KernelRow,
     KernelWait,
 };
-pub use kernel_forecast::{KernelFigure, KernelForecast, KernelHold, KernelPath};
 pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
     LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
@@ -50,6 +38,12 @@ pub use strategies::{Judgement, OverTime, Reason, Second};
 /// The name and version of this format. The number grows when a field changes its meaning or goes
 /// away; new fields do not change it.
 pub const SCHEMA: &str = "sealane-lab/1";
+/// The class of lines of the allocator, which are summed apart.
+pub const ALLOCATOR: &str = "allocator";
+/// The share of its speed per thread that a stack has to keep to be called level.
+pub const KNEE: f64 = 0.7;
+/// How the name of a line on the heap begins.
+pub const NAMELESS_MEMORY: &str = "memory written by ";
 /// The command whose strategies are Node's modes.
 pub const NODE_COMMAND: &str = "node";
 
@@ -90,24 +84,9 @@ pub struct Run {
     /// What `count --kernel` counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_ledgers: Vec<KernelLedger>,
-    /// What `forecast --kernel` says, one per recording.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kernel_forecasts: Vec<KernelForecast>,
     /// What `gate` held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
-    /// What `forecast` and `why` say.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forecasts: Vec<Forecast>,
-    /// Pairs of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forecast_comparisons: Vec<ForecastComparison>,
-    /// What `validate` found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub validation: Option<Validation>,
-    /// What `findings` found.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<Finding>,
     /// What `fleet` simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Fleet>,

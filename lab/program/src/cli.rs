@@ -26,9 +26,8 @@ use sealane_lab_servers::{
     servers::{self, backend, relay},
 };
 use sealane_lab_sharing::{
-    count, findings, forecast, gate, kernel_ledger,
+    count, gate, kernel_ledger,
     tables::{self, TablesTask},
-    validate,
 };
 use sealane_lab_stacks::{
     bulk::{self, task::BulkTask},
@@ -60,12 +59,8 @@ enum Subject {
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     #[command(after_long_help = kernel_ledger::EXAMPLES)]
     Count(Box<Counting>),
-    /// What TLS stacks share per handshake, from recordings: a page with each one's culprit
-    Findings(findings::Arguments),
     /// A fleet that renews a million certificates, simulated: machines, authority and store fail
     Fleet(fleet::Arguments),
-    /// From counts, what share of its speed a thread keeps on many cores, and what stops it
-    Forecast(forecast::Arguments),
     /// Fails a build that exceeds its shared writes, locks or instructions per operation
     Gate(gate::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
@@ -92,9 +87,7 @@ enum Subject {
     Tables(tables::Arguments),
     /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
     Tickets(tickets::Arguments),
-    /// Forecasts beside published curves of 80 cores: how far off they are
-    Validate(validate::Arguments),
-    /// Why a stack stops scaling, or what a running server waits for
+    /// What a running server waits for, or what the threads of a stack share, and where
     Why(why::Arguments),
     /// Six faults beside their remedies, in under ten minutes, as one page
     Writeups(writeups::Arguments),
@@ -161,11 +154,7 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
             kernel_ledger::run(&arguments.kernel, json, repeats)
         }
         Subject::Count(arguments) => count::run(&arguments.own),
-        Subject::Findings(arguments) => {
-            findings::run(&arguments, page::findings::tell).map(|()| true)
-        }
         Subject::Fleet(arguments) => fleet::run(&arguments),
-        Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Memory(arguments) => memory::run(&arguments),
         Subject::Node(arguments) => node::run(&arguments),
@@ -178,7 +167,6 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Stacks(arguments) => inventory::run(&arguments),
         Subject::Tables(arguments) => tables::run(&arguments),
         Subject::Tickets(arguments) => tickets::run(&arguments),
-        Subject::Validate(arguments) => validate::run(&arguments),
         Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
         Subject::Completions { shell } => completions(shell).map(|()| true),

@@ -2,9 +2,6 @@
 
 mod card;
 mod carried;
-mod costs;
-mod curves;
-pub mod findings;
 mod fleet;
 mod frame;
 mod headline;
@@ -14,7 +11,6 @@ mod lock_paths;
 mod matrix;
 mod method;
 mod node;
-mod outlook;
 mod over_time;
 mod peers;
 mod picture;
@@ -27,7 +23,6 @@ mod terminators;
 pub(crate) mod threads;
 mod times;
 pub(crate) mod transfer;
-mod validation;
 mod verdicts;
 mod waiting;
 pub mod writeups;
@@ -149,7 +144,6 @@ fn page(sources: &mut Sources) -> String {
 fn render(sources: &Sources, raw: bool) -> String {
     let sections = [
         threads::section(sources),
-        curves::section(sources),
         terminators::section(sources),
         node::section(sources),
         fleet::section(sources),
@@ -157,7 +151,6 @@ fn render(sources: &Sources, raw: bool) -> String {
         verdicts::section(sources),
         sharing::section(sources),
         kernel::section(sources),
-        validation::section(sources),
         strategies::section(sources),
         times::section(sources),
         transfer::bulk_section(sources),

@@ -46,30 +46,6 @@ pub(crate) struct Key {
     pub(crate) label: String,
     /// An index into [`palette::COLORS`], taken round.
     pub(crate) color: usize,
-    pub(crate) ink: Ink,
-}
-
-/// How a series is drawn, so that one sees how its figures came to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Ink {
-    /// Forecast: dashes without signs.
-    Dashed,
-    /// Somebody else's: open signs without a line.
-    Signs,
-    /// Taken here: a line, with a sign at each figure.
-    #[default]
-    Solid,
-}
-
-impl Ink {
-    /// What is added to the class of a series' swatch.
-    pub(crate) fn class(self) -> &'static str {
-        match self {
-            Self::Dashed => " dashed",
-            Self::Signs => " marks",
-            Self::Solid => "",
-        }
-    }
 }
 
 /// Width of every plot in user units; its font is about 12 of them.

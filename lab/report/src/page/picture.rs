@@ -5,7 +5,7 @@ use sealane_lab_model::{
     error::Error,
 };
 
-use crate::plot::{Drawing, Ink, Key, escape, palette};
+use crate::plot::{Drawing, Key, escape, palette};
 
 use super::{fleet, frame, matrix, over_time, sources::Sources, terminators, threads, writeups};
 
@@ -122,7 +122,7 @@ fn legend(keys: &[Key], left: f64, top: f64) -> (String, f64) {
     }
     let (mut across, mut down) = (left, top);
     let mut svg = String::new();
-    for Key { label, color, ink } in keys {
+    for Key { label, color } in keys {
         let width = 30.0 + 7.0 * threads::real(label.chars().count());
         if across > left && across + width > left + PANEL {
             (across, down) = (left, down + KEY);
@@ -131,7 +131,7 @@ fn legend(keys: &[Key], left: f64, top: f64) -> (String, f64) {
             "<g class=\"{}{}\"><rect class=\"bar\" x=\"{across}\" y=\"{}\" width=\"12\" \
              height=\"12\" rx=\"3\"/><text class=\"name\" x=\"{}\" y=\"{}\">{}</text></g>",
             palette::class(*color),
-            if *ink == Ink::Solid { palette::dashes(*color) } else { " again" },
+            palette::dashes(*color),
             down + 2.0,
             across + 18.0,
             down + 12.5,

@@ -7,8 +7,7 @@ use std::{
 
 use sealane_lab_model::{
     document::{
-        self, BulkSeries, CountResult, Forecast, HandshakeSeries, MemoryResult, Run, SCHEMA,
-        Server, Servers,
+        self, BulkSeries, CountResult, HandshakeSeries, MemoryResult, Run, SCHEMA, Server, Servers,
     },
     error::Error,
     scenario::Scenario,
@@ -98,7 +97,6 @@ impl Sources {
         for (at, Source { run, .. }) in sources.runs.iter().enumerate() {
             labels.extend(sources.labels::<HandshakeSeries>(run, at));
             labels.extend(sources.labels::<CountResult>(run, at));
-            labels.extend(sources.labels::<Forecast>(run, at));
             labels.extend(sources.labels::<MemoryResult>(run, at));
             labels.extend(sources.labels::<BulkSeries>(run, at));
             let servers = run.servers.iter().flat_map(|servers| &servers.servers);
@@ -215,8 +213,7 @@ fn run_keys(run: &Run) -> BTreeSet<String> {
     let handshakes = run.handshakes.iter().flat_map(keys);
     let counts = run.counts.iter().flat_map(keys);
     let (memory, bulk) = (run.memory.iter().flat_map(keys), run.bulk.iter().flat_map(keys));
-    let forecasts = run.forecasts.iter().flat_map(keys);
-    handshakes.chain(counts).chain(forecasts).chain(memory).chain(bulk).collect()
+    handshakes.chain(counts).chain(memory).chain(bulk).collect()
 }
 
 /// What a result is of, once for each of its parts.
@@ -260,22 +257,6 @@ impl Outcome for CountResult {
 
     fn all(run: &Run) -> &[Self] {
         &run.counts
-    }
-
-    fn name(&self) -> String {
-        self.stack.clone()
-    }
-
-    fn scenario(&self) -> &Scenario {
-        &self.scenario
-    }
-}
-
-impl Outcome for Forecast {
-    const KIND: &'static str = "forecast";
-
-    fn all(run: &Run) -> &[Self] {
-        &run.forecasts
     }
 
     fn name(&self) -> String {

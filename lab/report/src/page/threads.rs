@@ -15,7 +15,7 @@ use sealane_lab_model::{
 };
 
 use crate::plot::{
-    Diagonal, Ink, Level, LinePlot, Point, Reading, Scale, Series, Switch, Ticks, escape,
+    Diagonal, Level, LinePlot, Point, Reading, Scale, Series, Switch, Ticks, escape,
 };
 
 use super::{
@@ -67,7 +67,7 @@ pub(crate) fn rate_plot(
     let series = parts.iter().map(|part| {
         let points: Vec<Point> = part.of.points.iter().filter_map(rate_point).collect();
         let ideal = points.first().map(|point| point.y).filter(|_| points.len() > 1);
-        Series { label: part.label.clone(), color: part.color, points, ideal, ink: Ink::Solid }
+        Series { label: part.label.clone(), color: part.color, points, ideal }
     });
     LinePlot {
         name: format!("Rate per thread: {}", words::short(scenario)),

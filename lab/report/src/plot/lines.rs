@@ -6,7 +6,7 @@ use sealane_lab_model::number::number;
 use serde_json::{Value, json};
 
 use super::{
-    Drawing, Ink, Key, View, WIDTH, csv_field, neat,
+    Drawing, Key, View, WIDTH, csv_field, neat,
     palette::{class, dashes},
     scale::{Axis, Scale},
     svg::{Anchor, Svg, px},
@@ -44,7 +44,6 @@ pub(crate) struct Series {
     pub(crate) points: Vec<Point>,
     /// A level that it would keep if nothing were shared.
     pub(crate) ideal: Option<f64>,
-    pub(crate) ink: Ink,
 }
 
 /// One measured point, with the least and greatest of its rounds.
@@ -53,7 +52,7 @@ pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
     pub(crate) range: Option<[f64; 2]>,
-    /// Whether the point was disturbed: drawn hollow. Of somebody else's, it was missed: in a ring.
+    /// Whether the point was disturbed: drawn hollow.
     pub(crate) hint: bool,
 }
 
@@ -244,22 +243,14 @@ impl LinePlot {
                 _ => write!(path, "L{across} {down}"),
             };
         }
-        match line.ink {
-            Ink::Dashed => svg.path("line dashed", &path),
-            Ink::Signs => {}
-            Ink::Solid => svg.path("line", &path),
-        }
-        if self.reading == Reading::Exact && (line.ink != Ink::Dashed || line.points.len() == 1) {
+        svg.path("line", &path);
+        if self.reading == Reading::Exact {
             for point in &line.points {
                 let [across, down] = place(point);
                 if let (Some([low, high]), 1) = (point.range, line.points.len()) {
                     svg.line("whisker", [across, y.at(low)], [across, y.at(high)]);
                 }
-                let open = line.ink == Ink::Signs;
-                svg.sign(line.color, [across, down], open || point.hint);
-                if open && point.hint {
-                    svg.ring([across, down]);
-                }
+                svg.sign(line.color, [across, down], point.hint);
             }
         }
         svg.close();
@@ -294,10 +285,10 @@ impl LinePlot {
 
     fn data(&self, scales: &[Value]) -> Value {
         // The points themselves are read from the CSV: they need not be in the page twice.
-        let series = self.series.iter().map(|line| {
-            let class = class(line.color) + line.ink.class();
-            json!({ "n": line.label, "k": class, "c": line.points.len() })
-        });
+        let series = self
+            .series
+            .iter()
+            .map(|line| json!({ "n": line.label, "k": class(line.color), "c": line.points.len() }));
         let series: Vec<Value> = series.collect();
         let reading = match self.reading {
             Reading::Exact => "exact",
@@ -330,7 +321,7 @@ impl LinePlot {
 
 impl Series {
     fn key(&self) -> Key {
-        Key { label: self.label.clone(), color: self.color, ink: self.ink }
+        Key { label: self.label.clone(), color: self.color }
     }
 }
 
@@ -419,13 +410,7 @@ mod tests {
             switch: Switch::Y,
             ticks: Ticks::Measured,
             reading: Reading::Exact,
-            series: vec![Series {
-                label: "a, b".into(),
-                color: 9,
-                points,
-                ideal: Some(100.0),
-                ink: Ink::Solid,
-            }],
+            series: vec![Series { label: "a, b".into(), color: 9, points, ideal: Some(100.0) }],
             processors: vec![2.0],
             diagonal: None,
             level: None,

@@ -4,14 +4,10 @@
 use std::collections::BTreeMap;
 
 use sealane_lab_harness::phase;
-use sealane_lab_model::{
-    document::{BySide, SharedLine},
-    recording::{ALLOCATOR, NAMELESS_MEMORY},
-};
+use sealane_lab_model::document::{ALLOCATOR, BySide, NAMELESS_MEMORY, SharedLine};
 use sealane_lab_watch::demangle::CUT;
 
 use crate::count::{
-    operation::{self, Found},
     symbols::{self, Code, Function, Symbols},
     trace::{Write, WrittenLine},
 };
@@ -104,17 +100,6 @@ fn is_allocator(code: &Code) -> bool {
 /// Whether `code` is a part of taking or releasing locks.
 pub(super) fn is_lock(code: &Code) -> bool {
     code.functions.iter().any(is_lock_function)
-}
-
-/// The functions, inlined into each other, that the lock functions among them are inlined into; all
-/// of them, if none is one.
-pub(super) fn around_locks(functions: &[Function]) -> &[Function] {
-    let is_one = |function: &Function| {
-        is_lock_function(function)
-            || operation::of(std::slice::from_ref(function)) != Found::Nothing
-    };
-    let last = functions.iter().rposition(is_one);
-    &functions[last.map_or(0, |last| last + 1)..]
 }
 
 fn is_lock_function(function: &Function) -> bool {
