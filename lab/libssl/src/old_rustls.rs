@@ -100,17 +100,8 @@ impl Library {
         &self.path
     }
 
-    /// How long calls took that hold a lock, in JSON: of what was prepared to be timed.
-    #[must_use]
-    pub fn holds(&self) -> String {
-        let mut text = Vec::new();
-        // SAFETY: `append` takes a vector, which lives through the call.
-        unsafe { (self.api.old_rustls_holds)(append, (&raw mut text).cast()) };
-        String::from_utf8_lossy(&text).into_owned()
-    }
-
-    /// Builds what `request` asks for, in JSON: a `scenario`, the folder of `credentials`, and
-    /// whether to `time_holds`.
+    /// Builds what `request` asks for, in JSON: a `scenario` and the folder of
+    /// `credentials`.
     ///
     /// # Errors
     /// [`Error::Refused`] if this version cannot do it, else [`Error::Call`].
@@ -307,7 +298,6 @@ functions! {
         fn old_rustls_end_free(*mut RawConnection);
         fn old_rustls_error(Sink, *mut c_void) -> c_int;
         fn old_rustls_handshake(*mut RawConnection, *const u8, usize, Sink, *mut c_void) -> c_int;
-        fn old_rustls_holds(Sink, *mut c_void);
         fn old_rustls_interface() -> c_int;
         fn old_rustls_negotiated(*const RawConnection, Sink, *mut c_void) -> c_int;
         fn old_rustls_prepare(*const u8, usize) -> *mut RawContexts;

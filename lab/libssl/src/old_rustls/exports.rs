@@ -22,7 +22,6 @@ mod ends {
     mod end;
     mod settings;
     mod store;
-    pub(crate) mod timed;
 
     /// Older versions lend nobody their buffer.
     mod plaintext {
@@ -50,10 +49,7 @@ use serde::Deserialize;
 
 use crate::{
     credentials::Credentials,
-    ends::{
-        contexts::{self, Library},
-        timed,
-    },
+    ends::contexts::{self, Library},
     error::Error,
     scenario::Scenario,
     stack::{Endpoint, Prepared, Progress, Session, Worker},
@@ -74,8 +70,6 @@ struct Request {
     scenario: Scenario,
     /// The folder.
     credentials: PathBuf,
-    /// Whether calls that hold a lock are timed.
-    time_holds: bool,
 }
 
 /// The version of these functions.
@@ -92,10 +86,7 @@ pub unsafe extern "C" fn old_rustls_prepare(request: *const u8, length: usize) -
     let request = unsafe { bytes(request, length) };
     let prepared = serde_json::from_slice(request)
         .map_err(|error| Error::Check(format!("the request: {error}")))
-        .and_then(|Request { scenario, credentials, time_holds }| {
-            if time_holds {
-                timed::begin();
-            }
+        .and_then(|Request { scenario, credentials }| {
             let library = Library {
                 provider: cryptography::default_provider,
                 ticketer: cryptography::Ticketer::new,
@@ -223,18 +214,6 @@ pub unsafe extern "C" fn old_rustls_negotiated(
         unsafe { sink(to, text.as_ptr(), text.len()) };
         false
     }))
-}
-
-/// What was timed, in JSON.
-///
-/// # Safety
-/// `sink` takes `to`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn old_rustls_holds(sink: Sink, to: *mut c_void) {
-    // Nothing in it cannot be written as JSON.
-    let text = serde_json::to_vec(&timed::calls()).unwrap_or_default();
-    // SAFETY: as demanded.
-    unsafe { sink(to, text.as_ptr(), text.len()) };
 }
 
 /// Null without an error: there is none.

@@ -94,7 +94,6 @@ fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Reply {
         fixed: Some(Fixed { warm_up: 1, count: 3 }),
         bulk: false,
         fault: None,
-        time_holds: false,
     })
     .unwrap();
     let task = serde_json::to_string(&task).unwrap();

@@ -133,7 +133,6 @@ impl Subject {
             fixed: Some(fixed),
             bulk: self.is_bulk,
             fault: self.fault,
-            time_holds: false,
         })
     }
 }

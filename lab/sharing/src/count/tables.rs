@@ -134,7 +134,7 @@ const HEADER_BYTES: usize = 8;
 const KINDS: [&str; 4] = ["mutex", "read", "write", "spin"];
 const LOST: &str = "lost";
 const PATH_AT: usize = 24;
-const ROW_BYTES: usize = 24 + 8 * 24 + 16;
+const ROW_BYTES: usize = 24 + 8 * 24;
 
 #[cfg(test)]
 mod tests {

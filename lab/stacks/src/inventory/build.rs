@@ -326,7 +326,6 @@ fn first_handshake(stack: String, scenario: Scenario, credentials: PathBuf) -> H
         fixed: Some(Fixed { warm_up: 1, count: 1 }),
         bulk: false,
         fault: None,
-        time_holds: false,
     }
 }
 

@@ -2,15 +2,12 @@
 //! what `stacks build` made of the lab's own sources and that version, since Cargo links one 0.23
 //! only. Loaded as a libssl is, and driven as the linked one is.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::path::{Path, PathBuf};
 
 use sealane_lab_harness::credentials::Credentials;
 use sealane_lab_model::{
     error::Error,
-    library::{Identity, TimedCall},
+    library::Identity,
     scenario::{Negotiated, Scenario},
 };
 use sealane_libssl::old_rustls::{Connection, Contexts, Library, Session as Kept, Thread};
@@ -46,14 +43,12 @@ pub(super) fn load(name: &str) -> Option<Loaded> {
 struct OldRustls {
     name: String,
     library: &'static Library,
-    /// Asked for before anything is prepared.
-    time_holds: AtomicBool,
 }
 
 impl OldRustls {
     fn boxed(name: &str, path: &Path) -> Loaded {
         let library = Library::open(path).map_err(failed)?;
-        Ok(Box::new(Self { name: name.to_owned(), library, time_holds: AtomicBool::new(false) }))
+        Ok(Box::new(Self { name: name.to_owned(), library }))
     }
 }
 
@@ -80,17 +75,8 @@ impl Stack for OldRustls {
         let request = json!({
             "scenario": scenario,
             "credentials": credentials.folder(),
-            "time_holds": self.time_holds.load(Relaxed),
         });
         Ok(Box::new(Prepares(self.library.prepare(&request.to_string()).map_err(failed)?)))
-    }
-
-    fn time_holds(&self) {
-        self.time_holds.store(true, Relaxed);
-    }
-
-    fn holds(&self) -> Vec<TimedCall> {
-        serde_json::from_str(&self.library.holds()).unwrap_or_default()
     }
 }
 

@@ -51,7 +51,7 @@ serde_json = \"1\"
 thiserror = \"2\"
 ";
 
-const SOURCES: [(&str, &str); 11] = [
+const SOURCES: [(&str, &str); 10] = [
     ("src/lib.rs", EXPORTS),
     ("src/credentials.rs", include_str!("../../../../harness/src/credentials.rs")),
     ("src/error.rs", include_str!("../../../../model/src/error.rs")),
@@ -62,7 +62,6 @@ const SOURCES: [(&str, &str); 11] = [
     ("src/ends/end.rs", include_str!("../../stacks/rustls/end.rs")),
     ("src/ends/settings.rs", include_str!("../../stacks/rustls/settings.rs")),
     ("src/ends/store.rs", include_str!("../../stacks/rustls/store.rs")),
-    ("src/ends/timed.rs", include_str!("../../stacks/rustls/timed.rs")),
 ];
 
 #[cfg(test)]
