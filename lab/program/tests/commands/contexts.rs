@@ -239,7 +239,7 @@ const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
-    command.args(["contexts", "--rounds=1", "--json"]).arg(folder.join("run.json"));
+    command.args(["writeups", "contexts", "--rounds=1", "--json"]).arg(folder.join("run.json"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

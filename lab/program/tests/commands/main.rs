@@ -20,7 +20,6 @@ mod figures;
 mod fleet;
 mod gate;
 mod handshake;
-mod help;
 mod kernel;
 mod limits;
 mod node;

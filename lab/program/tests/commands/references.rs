@@ -11,7 +11,7 @@ fn a_lane_s_own_count_is_written_by_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
     let mut command = with_valgrind();
-    command.args(["references", "--shared-writes", "--threads=1,2", "--rounds=2"]);
+    command.args(["writeups", "references", "--shared-writes", "--threads=1,2", "--rounds=2"]);
     let output = command.args(["--window-ms=20", "--json"]).arg(&json).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let run: Run = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
