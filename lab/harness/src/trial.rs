@@ -138,11 +138,6 @@ pub enum Reply {
         #[serde(default)]
         times: BTreeMap<String, Histogram>,
     },
-    /// Bytes per connection, as in [`MemoryResult`](sealane_lab_model::document::MemoryResult).
-    Memory {
-        /// By end and state.
-        bytes: BTreeMap<String, f64>,
-    },
     /// There is no result.
     Failed {
         /// Whether the stack cannot do what was asked, rather than failed at it.

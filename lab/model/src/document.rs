@@ -75,9 +75,6 @@ pub struct Run {
     /// What `bulk` measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bulk: Vec<BulkSeries>,
-    /// What `memory` measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub memory: Vec<MemoryResult>,
     /// What `count` counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<CountResult>,
@@ -336,23 +333,6 @@ pub struct BulkThread {
     pub send_ns: u64,
     /// Wall time in the receiver.
     pub receive_ns: u64,
-}
-
-/// Memory of connections.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MemoryResult {
-    /// [`Identity::name`].
-    pub stack: String,
-    /// What was asked of it.
-    pub scenario: Scenario,
-    /// Connections held at once.
-    pub connections: u64,
-    /// Bytes per connection, by end and state: `server_established`, `server_idle`,
-    /// `client_established`, `client_idle`; and what is left when both ends are gone,
-    /// `kept_after_established` and `kept_after_idle`.
-    pub bytes: BTreeMap<String, f64>,
-    /// Why there are no figures.
-    pub failure: Option<String>,
 }
 
 /// What one handshake does, counted.

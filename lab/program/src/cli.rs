@@ -23,15 +23,11 @@ use sealane_lab_servers::{
     node::{self, NodeTask},
     servers::{self, backend, relay},
 };
-use sealane_lab_sharing::{
-    count, gate, kernel_ledger, tables::TablesTask,
-};
+use sealane_lab_sharing::{count, gate, kernel_ledger, tables::TablesTask};
 use sealane_lab_stacks::{
     bulk::{self, task::BulkTask},
     handshake::{self, Handshakes},
-    inventory,
-    memory::{self, Memory},
-    stacks,
+    inventory, stacks,
 };
 
 use crate::{quick, why, writeups};
@@ -58,8 +54,6 @@ enum Subject {
     Gate(gate::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
     Handshake(handshake::Arguments),
-    /// Bytes per connection, server and client, established and idle
-    Memory(memory::Arguments),
     /// The package sealane beside Node's own TLS: one process, hybrid, cluster, plain, nginx
     Node(node::Arguments),
     /// Draws runs as one HTML file
@@ -126,7 +120,6 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         Subject::Count(arguments) => count::run(&arguments.own),
         Subject::Fleet(arguments) => fleet::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
-        Subject::Memory(arguments) => memory::run(&arguments),
         Subject::Node(arguments) => node::run(&arguments),
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),
@@ -143,14 +136,13 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
 }
 
 /// What trials can be told to do.
-const TASKS: [trial::Entry; 13] = [
+const TASKS: [trial::Entry; 12] = [
     entry::<BulkTask>(),
     entry::<CertificateTask>(),
     entry::<ContextsTask>(),
     entry::<DecodingTask>(),
     entry::<Handshakes>(),
     entry::<stacks::Asked>(),
-    entry::<Memory>(),
     entry::<NodeTask>(),
     entry::<OffloadTask>(),
     entry::<ReferencesTask>(),

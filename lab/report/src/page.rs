@@ -154,7 +154,6 @@ fn render(sources: &Sources, raw: bool) -> String {
         strategies::section(sources),
         times::section(sources),
         transfer::bulk_section(sources),
-        transfer::memory_section(sources),
         Some(method::section(sources, raw)),
     ];
     let sections: Vec<frame::Section> = sections.into_iter().flatten().collect();

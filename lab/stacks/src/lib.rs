@@ -6,7 +6,6 @@ pub mod bulk;
 mod compat;
 pub mod handshake;
 pub mod inventory;
-pub mod memory;
 mod pair;
 pub mod stack;
 pub mod stacks;

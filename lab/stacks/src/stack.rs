@@ -97,15 +97,6 @@ pub trait Endpoint: Send {
 
     /// A client's session for [`Worker::client`], if the server has given one.
     fn session(&mut self) -> Option<Session>;
-
-    /// Gives back what a connection needs only while bytes come and go in memory, and what its
-    /// library keeps for the next ones if it can: before memory is measured.
-    ///
-    /// # Errors
-    /// What the library tells.
-    fn release(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
 }
 
 /// Whether a handshake is over at this end.

@@ -35,8 +35,7 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
     };
     let mut bulk = bulk(&step, &format!("{threads},{many}"), libssl::old_is_here());
     bulk.lacks = (!Path::new(ASIO).is_file()).then(|| NO_ASIO.to_owned());
-    let mut contexts =
-        step("contexts", "who builds contexts", 80, format!("--rounds=3 {writes}"));
+    let mut contexts = step("contexts", "who builds contexts", 80, format!("--rounds=3 {writes}"));
     contexts.lacks = on_path("redis-server").is_none().then(|| REDIS.to_owned());
     vec![
         step(
@@ -45,12 +44,7 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
             70,
             "--rounds=5 --window-ms=300 --concurrency=4,64,184".into(),
         ),
-        step(
-            "ring",
-            "bytes handed to another thread",
-            20,
-            "--rounds=5 --bytes=300000000".into(),
-        ),
+        step("ring", "bytes handed to another thread", 20, "--rounds=5 --bytes=300000000".into()),
         step(
             "references",
             "who counts references",
@@ -58,12 +52,7 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
             format!("--rounds=5 --window-ms=300 {writes}"),
         ),
         bulk,
-        step(
-            "certificates",
-            "who decodes certificates",
-            120,
-            format!("--rounds=5 {allocations}"),
-        ),
+        step("certificates", "who decodes certificates", 120, format!("--rounds=5 {allocations}")),
         contexts,
         step(
             "tables",

@@ -246,7 +246,13 @@ fn certificates(arguments: &[&str]) -> (Output, Strategies) {
 fn certificates_by(mut lab: Command, arguments: &[&str]) -> (Output, Strategies) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
-    let output = lab.args(["writeups", "certificates"]).args(arguments).arg("--json").arg(&json).output().unwrap();
+    let output = lab
+        .args(["writeups", "certificates"])
+        .args(arguments)
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .unwrap();
     let text = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let run: Run = serde_json::from_slice(&text).unwrap();
     assert!(run.complete);

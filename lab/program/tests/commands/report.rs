@@ -237,7 +237,7 @@ fn several_runs_are_one_page_that_names_them() {
 
 #[test]
 fn a_run_without_results_still_says_what_it_was() {
-    let empty = Run { handshakes: vec![], bulk: vec![], memory: vec![], ..document("sample") };
+    let empty = Run { handshakes: vec![], bulk: vec![], ..document("sample") };
     let empty = Run { comparisons: vec![], kernel_ledgers: vec![], ..empty };
     let page = page_of(&[Run { counts: vec![], servers: None, strategies: vec![], ..empty }]);
     assert!(page.contains("Nothing was measured"));

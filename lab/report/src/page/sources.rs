@@ -6,9 +6,7 @@ use std::{
 };
 
 use sealane_lab_model::{
-    document::{
-        self, BulkSeries, CountResult, HandshakeSeries, MemoryResult, Run, SCHEMA, Server, Servers,
-    },
+    document::{self, BulkSeries, CountResult, HandshakeSeries, Run, SCHEMA, Server, Servers},
     error::Error,
     scenario::Scenario,
 };
@@ -97,7 +95,6 @@ impl Sources {
         for (at, Source { run, .. }) in sources.runs.iter().enumerate() {
             labels.extend(sources.labels::<HandshakeSeries>(run, at));
             labels.extend(sources.labels::<CountResult>(run, at));
-            labels.extend(sources.labels::<MemoryResult>(run, at));
             labels.extend(sources.labels::<BulkSeries>(run, at));
             let servers = run.servers.iter().flat_map(|servers| &servers.servers);
             labels.extend(servers.map(|server| (SERVERS, server.name.clone())));
@@ -212,8 +209,8 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Run, Error> {
 fn run_keys(run: &Run) -> BTreeSet<String> {
     let handshakes = run.handshakes.iter().flat_map(keys);
     let counts = run.counts.iter().flat_map(keys);
-    let (memory, bulk) = (run.memory.iter().flat_map(keys), run.bulk.iter().flat_map(keys));
-    handshakes.chain(counts).chain(memory).chain(bulk).collect()
+    let bulk = run.bulk.iter().flat_map(keys);
+    handshakes.chain(counts).chain(bulk).collect()
 }
 
 /// What a result is of, once for each of its parts.
@@ -257,22 +254,6 @@ impl Outcome for CountResult {
 
     fn all(run: &Run) -> &[Self] {
         &run.counts
-    }
-
-    fn name(&self) -> String {
-        self.stack.clone()
-    }
-
-    fn scenario(&self) -> &Scenario {
-        &self.scenario
-    }
-}
-
-impl Outcome for MemoryResult {
-    const KIND: &'static str = "memory";
-
-    fn all(run: &Run) -> &[Self] {
-        &run.memory
     }
 
     fn name(&self) -> String {

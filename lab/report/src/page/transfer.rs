@@ -1,14 +1,10 @@
-//! Bulk transfer and memory of connections.
+//! Bulk transfer.
 
 use std::collections::BTreeSet;
 
 use sealane_lab_model::{
-    document::{BulkSeries, MemoryResult},
-    figures::{
-        Shown,
-        bulk::RATE,
-        memory::{STATES, State},
-    },
+    document::BulkSeries,
+    figures::{Shown, bulk::RATE},
     number::bytes,
     scenario::Scenario,
     statistics::Spread,
@@ -62,34 +58,6 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
         lead,
         body,
     })
-}
-
-/// Memory, if measured.
-pub(crate) fn memory_section(sources: &Sources) -> Option<Section> {
-    let mut body = String::new();
-    for (scenario, parts) in sources.by_scenario::<MemoryResult>() {
-        let mut figures = String::new();
-        for side in ["server", "client", ""] {
-            let measured = |state: &&State| parts.iter().any(|p| state.bytes(p.of).is_some());
-            let states = STATES.iter().filter(|state| state.end == side).filter(measured);
-            let states: Vec<&State> = states.collect();
-            if !states.is_empty() {
-                figures += &memory_figure(side, &states, &parts);
-            }
-        }
-        for part in &parts {
-            if let Some(failure) = &part.of.failure {
-                let (label, failure) = (escape(&part.label), escape(failure));
-                figures += &format!("<p class=\"failure\"><b>{label}</b>: {failure}</p>");
-            }
-        }
-        let whole = escape(&words::whole(scenario));
-        body += &format!("<h3 class=\"group\">{whole}</h3><div class=\"grid\">{figures}</div>");
-    }
-    let lead = "Growth of the process for each connection held at once.".into();
-    let section =
-        Section { id: "memory", short: "Memory", title: "Memory per connection", lead, body };
-    (!section.body.is_empty()).then_some(section)
 }
 
 /// What series must have in common to stand in one plot.
@@ -202,38 +170,6 @@ fn bars(parts: &[&Part<'_, BulkSeries>], threads: usize) -> BarPlot {
     }
 }
 
-fn memory_figure(side: &str, states: &[&State], parts: &[Part<'_, MemoryResult>]) -> String {
-    let segments = states.iter().enumerate();
-    let segments = segments.map(|(color, state)| Segment { label: state.name.into(), color });
-    let rows = parts.iter().filter(|part| !part.of.bytes.is_empty()).map(|part| {
-        let value = |state: &&State| {
-            state.bytes(part.of).map(|bytes| Bar { value: bytes / 1024.0, range: None })
-        };
-        let label = part.label.clone();
-        Row { label, bars: states.iter().map(value).collect(), ..Row::default() }
-    });
-    let connections = parts.iter().map(|part| part.of.connections).max().unwrap_or(0);
-    let plot = BarPlot {
-        name: format!("Memory per connection, {side}"),
-        unit: "KiB per connection".into(),
-        segments: segments.collect(),
-        rows: rows.collect(),
-        ..BarPlot::default()
-    };
-    if side.is_empty() {
-        let (title, drawing) = ("When both ends are gone", &plot.draw());
-        return Figure { title, tag: Tag::Measured, look: GONE, drawing }.html();
-    }
-    let title = format!("In the {side}");
-    let look = format!(
-        "What each open connection adds to the {side}'s memory while {connections} are held; \
-         1 KiB is 1,024 bytes. Shorter is better."
-    );
-    Figure { title: &title, tag: Tag::Measured, look: &look, drawing: &plot.draw() }.html()
-}
-
-const GONE: &str = "What the process still holds for each connection that it had. 0 means that \
-    all of it was given back, or is used again.";
 const LINES_LOOK: &str = "Rising is good; a line that turns down loses more to sharing than the \
     next thread brings. Line: median of the rounds; band: least to most.";
 const BARS_LOOK: &str = "Bar: median of the rounds; thin line: least to most.";

@@ -257,10 +257,6 @@ impl Endpoint for One {
     fn negotiated(&self) -> Result<Negotiated, Error> {
         negotiated(self.0.agreed())
     }
-
-    fn release(&mut self) -> Result<(), Error> {
-        self.0.release().map_err(failed)
-    }
 }
 
 /// In the scenario's words.

@@ -205,11 +205,6 @@ impl Endpoint for One {
     fn negotiated(&self) -> Result<Negotiated, Error> {
         libssl::negotiated(self.0.agreed())
     }
-
-    fn release(&mut self) -> Result<(), Error> {
-        self.0.release();
-        Ok(())
-    }
 }
 
 const NAME: &str = "s2n-tls";
