@@ -239,12 +239,12 @@ pub struct Histogram {
 pub struct BulkSeries {
     /// [`Identity::name`].
     pub stack: String,
-    /// `memory`, `lanes`, `tokio`, `tokio-per-core`, `asio`.
+    /// `lanes`, `tokio`, `tokio-per-core`, `asio`.
     pub runtime: String,
     /// Who drove the sockets, with its version, where that is not the lab itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// `shared` or `per-lane`; absent in memory.
+    /// `shared` or `per-lane`.
     pub loops: Option<String>,
     /// `error-lock`, if that fault is emulated.
     pub emulate: Option<String>,
@@ -258,9 +258,6 @@ pub struct BulkSeries {
     pub messages: u64,
     /// Bytes per message.
     pub message_bytes: u64,
-    /// Plaintext bytes per record, in memory, if that was chosen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub record_bytes: Option<u64>,
     /// How what arrived was compared with what was sent, inside the clock: `sha256` or `compare`
     /// (byte by byte).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,7 +270,7 @@ pub struct BulkSeries {
     pub failure: Option<String>,
 }
 
-/// One transfer of everything, or one window in memory; all bytes were compared.
+/// One transfer of everything; all bytes were compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BulkRound {
     /// The place in the interleaved order.
@@ -299,40 +296,8 @@ pub struct BulkRound {
     /// The same by the lock's name, as the library has it; `emulated` is the driver's own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub locks: BTreeMap<String, u64>,
-    /// In memory: wall and CPU time of each end and of the rest, all threads together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends: Option<BulkEnds>,
     /// Why the round does not count, if it does not.
     pub invalid: Option<Invalid>,
-}
-
-/// Where the time of a window in memory went, all threads together:
-/// `send_ns + receive_ns + other_ns` is threads x window.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BulkEnds {
-    /// Wall time in the sender.
-    pub send_ns: u64,
-    /// Wall time in the receiver.
-    pub receive_ns: u64,
-    /// Wall time of the comparison and the clocks.
-    pub other_ns: u64,
-    /// CPU time in the sender.
-    pub send_cpu_ns: u64,
-    /// CPU time in the receiver.
-    pub receive_cpu_ns: u64,
-    /// Each thread's share.
-    pub per_thread: Vec<BulkThread>,
-}
-
-/// One thread's window in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BulkThread {
-    /// Plaintext bytes.
-    pub bytes: u64,
-    /// Wall time in the sender.
-    pub send_ns: u64,
-    /// Wall time in the receiver.
-    pub receive_ns: u64,
 }
 
 /// What one handshake does, counted.

@@ -6,6 +6,7 @@ pub mod bulk;
 mod compat;
 pub mod handshake;
 pub mod inventory;
+#[cfg(test)]
 mod pair;
 pub mod stack;
 pub mod stacks;

@@ -87,7 +87,7 @@ fn bulk(
         "loops and locks",
         seconds,
         format!(
-            "--over=sockets --runtime=asio --stack={stacks} --tls=1.2 --group=p256 \
+            "--runtime=asio --stack={stacks} --tls=1.2 --group=p256 \
              --strategy=shared,per-lane --emulate={emulate} --threads={threads} \
              --connections=20 --messages=20 --size=1M --rounds=6 --verify=compare"
         ),

@@ -58,7 +58,7 @@ fn every_libssl_carries_bytes_under_asio_and_the_old_one_takes_its_locks() {
         let folder = tempfile::tempdir().unwrap();
         let json = folder.path().join("run.json");
         let output = Command::new(env!("CARGO_BIN_EXE_sealane-lab"))
-            .args(["bulk", "--over=sockets", "--runtime=asio", "--tls=1.2", "--group=p256"])
+            .args(["bulk", "--runtime=asio", "--tls=1.2", "--group=p256"])
             .args(["--threads=2", "--connections=4", "--messages=4", "--size=1M", "--rounds=1"])
             .args(["--strategy=shared", "--stack", &name, "--json"])
             .arg(&json)

@@ -54,7 +54,7 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// None in memory, where there are no loops.
+    /// None of a series that does not name its loops.
     fn of(part: &Part<'a, BulkSeries>) -> Option<Self> {
         let series = part.of;
         series.loops.as_ref()?;

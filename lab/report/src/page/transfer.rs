@@ -67,7 +67,6 @@ pub(crate) struct Load<'a> {
     connections: usize,
     messages: u64,
     message_bytes: u64,
-    in_memory: bool,
 }
 
 impl<'a> Load<'a> {
@@ -77,7 +76,6 @@ impl<'a> Load<'a> {
             connections: series.connections,
             messages: series.messages,
             message_bytes: series.message_bytes,
-            in_memory: series.runtime == "memory",
         }
     }
 
@@ -86,9 +84,8 @@ impl<'a> Load<'a> {
         if parts.iter().all(|part| Shown::of(&part.of.rounds).is_empty()) {
             return String::new();
         }
-        let through = if self.in_memory { "in memory" } else { "over loopback sockets" };
         let title = format!(
-            "{} per message, {}, {through}",
+            "{} per message, {}, over loopback sockets",
             bytes(whole(self.message_bytes)),
             words::count(self.connections, "connection")
         );

@@ -303,7 +303,6 @@ mod tests {
             runtime: "tokio".into(),
             driver: None,
             scenario: Scenario::default(),
-            record_bytes: None,
             verify: None,
             negotiated: None,
             failure: None,

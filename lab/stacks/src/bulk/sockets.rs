@@ -285,13 +285,11 @@ mod tests {
             connections: 4,
             messages: 25,
             message_bytes: 1 << 20,
-            record_bytes: 0,
             verify: Verify::Sha256,
             fault: None,
             processors: Vec::new(),
             credentials: PathBuf::new(),
             include: None,
-            window_ms: 1,
         }
     }
 
