@@ -53,7 +53,6 @@ pub mod libssl;
 mod linked;
 mod old_rustls;
 mod rustls;
-mod s2n;
 pub mod sealane;
 pub mod synthetic;
 
@@ -93,13 +92,12 @@ struct Family {
 }
 
 /// A new stack is one line here; the first family that knows a name loads it.
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 5] = [
     Family { names: sealane::names, load: sealane::load },
     Family { names: rustls::names, load: rustls::load },
     Family { names: old_rustls::names, load: old_rustls::load },
     Family { names: synthetic::names, load: synthetic::load },
     Family { names: libssl::names, load: libssl::load },
-    Family { names: s2n::names, load: s2n::load },
 ];
 
 fn unknown(name: &str) -> String {

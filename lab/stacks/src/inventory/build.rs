@@ -115,11 +115,8 @@ fn wanted(names: &[String]) -> Result<Vec<&'static Recipe>, Error> {
             }
         };
         for recipe in found {
-            let needed = recipe.needs.and_then(Recipe::find);
-            for recipe in needed.into_iter().chain([recipe]) {
-                if !wanted.iter().any(|known| known.name == recipe.name) {
-                    wanted.push(recipe);
-                }
+            if !wanted.iter().any(|known| known.name == recipe.name) {
+                wanted.push(recipe);
             }
         }
     }
@@ -202,14 +199,12 @@ impl Work {
             copy_folder(&sources, &work)?;
         }
         old_rustls::lay_out(recipe, &work)?;
-        let needed = recipe.needs.map(cache::folder_of).transpose()?;
         let out = self.folder.join("out");
         let layout = Layout {
             sources: &sources,
             work: &work,
             out: &out,
             target: &self.target,
-            needed: needed.as_deref(),
             jobs: thread::available_parallelism().map_or(1, usize::from),
         };
         if recipe.lacks_exports() {
@@ -265,11 +260,7 @@ impl Work {
         let out = layout.out;
         let lib = out.join(cache::LIBRARY_FOLDER);
         fs::create_dir_all(&lib).map_err(Error::file(&lib))?;
-        let mut files: Vec<PathBuf> =
-            recipe.kept.iter().map(|kept| layout.work.join(kept)).collect();
-        if let Some(needed) = layout.needed {
-            files.push(needed.join(cache::LIBRARY_FOLDER).join("libcrypto.so"));
-        }
+        let files: Vec<PathBuf> = recipe.kept.iter().map(|kept| layout.work.join(kept)).collect();
         for file in files {
             let name = file.file_name().unwrap_or_default();
             fs::copy(&file, lib.join(name)).map_err(Error::file(&file))?;

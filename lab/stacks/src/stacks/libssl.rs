@@ -71,8 +71,7 @@ pub fn endpoint(connection: Connection) -> Box<dyn Endpoint> {
 /// Whether a stack's name is the path of a library, and not of another family's.
 fn is_path(name: &str) -> bool {
     let file = Path::new(name).file_name().and_then(|file| file.to_str());
-    let others = ["libs2n", "libold_rustls"];
-    name.contains('/') && file.is_some_and(|file| !others.iter().any(|it| file.starts_with(it)))
+    name.contains('/') && file.is_some_and(|file| !file.starts_with("libold_rustls"))
 }
 
 struct Libssl {

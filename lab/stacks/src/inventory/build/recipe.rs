@@ -19,8 +19,6 @@ pub(super) struct Recipe {
     pub(super) maker: Maker,
     /// Whether `include` is kept, for a stack that needs this one.
     pub(super) headers: bool,
-    /// A stack whose libcrypto this one uses, and that is built before it.
-    pub(super) needs: Option<&'static str>,
 }
 
 /// Where sources come from.
@@ -137,8 +135,6 @@ pub(super) struct Layout<'a> {
     pub(super) out: &'a Path,
     /// Where it will lie.
     pub(super) target: &'a Path,
-    /// Where the stack that it needs lies.
-    pub(super) needed: Option<&'a Path>,
     /// Compilers at once.
     pub(super) jobs: usize,
 }
@@ -273,9 +269,6 @@ fn cmake(layout: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
     configure
         .extend(words(&["-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", "-DCMAKE_INSTALL_RPATH=$ORIGIN"]));
     configure.extend(words(settings));
-    if let Some(needed) = layout.needed {
-        configure.push(format!("-DCMAKE_PREFIX_PATH={}", needed.display()));
-    }
     let jobs = layout.jobs.to_string();
     vec![
         Step { what: "configure", command: configure, progress: Progress::None },
@@ -325,10 +318,6 @@ const AWS_LC: Maker = Maker::CMake {
     ],
 };
 const BORINGSSL: Maker = Maker::CMake { target: "ssl", settings: &["-DBUILD_TESTING=OFF"] };
-const S2N: Maker = Maker::CMake {
-    target: "s2n",
-    settings: &["-DBUILD_TESTING=OFF", "-DUNSAFE_TREAT_WARNINGS_AS_ERRORS=OFF"],
-};
 
 /// Without a version in the names of its files, so that each finds the other.
 const LIBRESSL: Maker = Maker::CMake {
@@ -370,7 +359,6 @@ const fn openssl_of(
         kept,
         maker: Maker::OpenSsl { cut_down },
         headers: false,
-        needs: None,
     }
 }
 
@@ -387,7 +375,6 @@ const fn rustls_of(
         kept: &["target/release/libold_rustls.so"],
         maker: Maker::Cargo { feature, exact },
         headers: false,
-        needs: None,
     }
 }
 
@@ -397,7 +384,7 @@ const AWS_LC_RS_OF_2024: &[(&str, &str)] = &[("aws-lc-rs", "1.10.0"), ("aws-lc-s
 const RING_OF_2024: &[(&str, &str)] = &[("ring", "0.17.14")];
 
 /// Every stack that can be built, the most wanted first.
-pub(super) static RECIPES: [Recipe; 15] = [
+pub(super) static RECIPES: [Recipe; 14] = [
     openssl_of("openssl@3.0", "300.0.13+3.0.8", &["libssl.so.3", "libcrypto.so.3"], false),
     openssl_of("openssl@3.5", "300.5.5+3.5.5", &["libssl.so.3", "libcrypto.so.3"], true),
     openssl_of("openssl@4.0", "400.0.2+4.0.3", &["libssl.so.4", "libcrypto.so.4"], true),
@@ -408,7 +395,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &["ssl/libssl.so", "crypto/libcrypto.so"],
         maker: AWS_LC,
         headers: true,
-        needs: None,
     },
     Recipe {
         name: "boringssl",
@@ -417,16 +403,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &["libssl.so", "libcrypto.so"],
         maker: BORINGSSL,
         headers: true,
-        needs: None,
-    },
-    Recipe {
-        name: "s2n-tls",
-        library: "libs2n.so",
-        source: Source::Package { name: "s2n-tls-sys", version: "0.3.47", folder: "lib" },
-        kept: &["lib/libs2n.so"],
-        maker: S2N,
-        headers: false,
-        needs: Some("aws-lc"),
     },
     openssl_of("openssl@3.4", "300.4.2+3.4.1", &["libssl.so.3", "libcrypto.so.3"], true),
     rustls_of("rustls@0.23.16", "0.23.16", "aws_lc_rs", AWS_LC_RS_OF_2024),
@@ -445,7 +421,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &["libssl.so.1.0.0", "libcrypto.so.1.0.0"],
         maker: Maker::OldOpenSsl,
         headers: true,
-        needs: None,
     },
     Recipe {
         name: "libressl",
@@ -458,7 +433,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &["ssl/libssl.so", "crypto/libcrypto.so"],
         maker: LIBRESSL,
         headers: true,
-        needs: None,
     },
     Recipe {
         name: LIBMONGOC,
@@ -471,7 +445,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &[],
         maker: MONGOC,
         headers: false,
-        needs: None,
     },
 ];
 
@@ -508,7 +481,6 @@ mod tests {
             let installs = matches!(recipe.maker, Maker::Installed { .. });
             assert!(installs || recipe.kept.iter().any(|kept| kept.ends_with(recipe.library)));
             assert!(recipe.tools().iter().any(|tool| tool.program == "cargo"));
-            assert!(recipe.needs.is_none_or(|needed| Recipe::find(needed).is_some()));
         }
     }
 }
