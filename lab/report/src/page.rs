@@ -17,11 +17,11 @@ mod picture;
 mod service;
 mod sharing;
 mod sources;
+mod spectrum;
 pub mod stories;
 mod strategies;
 mod terminators;
 pub(crate) mod threads;
-mod times;
 pub(crate) mod transfer;
 mod verdicts;
 mod waiting;
@@ -152,7 +152,6 @@ fn render(sources: &Sources, raw: bool) -> String {
         sharing::section(sources),
         kernel::section(sources),
         strategies::section(sources),
-        times::section(sources),
         transfer::bulk_section(sources),
         Some(method::section(sources, raw)),
     ];

@@ -1,4 +1,4 @@
-//! Plots as SVG text: [`LinePlot`], [`BarPlot`], [`IntervalPlot`], [`Icicle`], each drawn into
+//! Plots as SVG text: [`LinePlot`], [`BarPlot`], [`Icicle`], each drawn into
 //! a [`Drawing`].
 //!
 //! Nothing here knows where figures come from. The same input gives the same bytes. Colours are
@@ -6,7 +6,6 @@
 
 mod bars;
 mod icicle;
-mod intervals;
 mod lines;
 pub(crate) mod palette;
 mod scale;
@@ -14,7 +13,6 @@ mod svg;
 
 pub(crate) use bars::{Bar, BarPlot, Floor, Row, Segment};
 pub(crate) use icicle::{Icicle, Path, Step};
-pub(crate) use intervals::{Interval, IntervalPlot};
 pub(crate) use lines::{Diagonal, Level, LinePlot, Moment, Point, Reading, Series, Switch, Ticks};
 pub(crate) use scale::Scale;
 pub(crate) use svg::escape;

@@ -10,8 +10,8 @@ use crate::plot::{LinePlot, Moment, Point, Reading, Scale, Series, Switch, Ticks
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
     sources::Sources,
+    spectrum::spectrum,
     strategies::checks_list,
-    times::spectrum,
 };
 
 /// The section, if a fleet was simulated.

@@ -143,12 +143,6 @@ impl Sources {
         self.color(SERVERS, &server.name)
     }
 
-    /// The colour of a row of any kind.
-    pub(crate) fn row_color(&self, name: &str) -> usize {
-        let stack = self.colors.get(&(STACKS, name.to_owned()));
-        stack.copied().unwrap_or_else(|| self.color(SERVERS, name))
-    }
-
     fn color(&self, topic: &'static str, label: &str) -> usize {
         self.colors.get(&(topic, label.to_owned())).copied().unwrap_or(0)
     }

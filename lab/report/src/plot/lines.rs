@@ -83,7 +83,6 @@ pub(crate) struct Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switch {
     Neither,
-    X,
     Y,
 }
 
@@ -105,8 +104,6 @@ pub(crate) enum Reading {
     Exact,
     /// From the point next to it.
     Nearest,
-    /// From the last point before it: a distribution.
-    Step,
 }
 
 impl LinePlot {
@@ -116,16 +113,12 @@ impl LinePlot {
         let mut other = self.clone();
         match self.switch {
             Switch::Neither => {}
-            Switch::X => other.x_scale = self.x_scale.other(),
             Switch::Y => other.y_scale = self.y_scale.other(),
         }
         if self.switch != Switch::Neither {
             plots.push(other);
         }
-        let name = |plot: &Self| {
-            if self.switch == Switch::X { plot.x_scale.name() } else { plot.y_scale.name() }
-        };
-        let views = plots.iter().map(|p| View { name: name(p), svg: p.svg() }).collect();
+        let views = plots.iter().map(|p| View { name: p.y_scale.name(), svg: p.svg() }).collect();
         let keys = self.series.iter().map(Series::key);
         let scales: Vec<Value> = plots.iter().map(Self::scales).collect();
         Drawing { views, keys: keys.collect(), data: self.data(&scales), csv: self.csv() }
@@ -237,11 +230,8 @@ impl LinePlot {
         let mut path = String::new();
         for (at, point) in line.points.iter().enumerate() {
             let [across, down] = place(point).map(px);
-            let _ = match (at, self.reading) {
-                (0, _) => write!(path, "M{across} {down}"),
-                (_, Reading::Step) => write!(path, "H{across}V{down}"),
-                _ => write!(path, "L{across} {down}"),
-            };
+            let command = if at == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{command}{across} {down}");
         }
         svg.path("line", &path);
         if self.reading == Reading::Exact {
@@ -293,7 +283,6 @@ impl LinePlot {
         let reading = match self.reading {
             Reading::Exact => "exact",
             Reading::Nearest => "nearest",
-            Reading::Step => "step",
         };
         let percent = self.ticks == Ticks::Percentiles;
         json!({
@@ -470,14 +459,5 @@ mod tests {
             "series,threads,per second,least,most\n\"a, b\",1,100,90,120\n\"a, b\",2,90,80,110\n\
              \"a, b\",3,55,45,75\n"
         );
-    }
-
-    #[test]
-    fn a_distribution_is_drawn_in_steps() {
-        let plot = LinePlot { reading: Reading::Step, ..plot() };
-        let svg = plot.draw().views.remove(0).svg;
-        let line = svg.split("class=\"line\" d=\"").nth(1).unwrap().split('"').next().unwrap();
-        assert_eq!(line.matches('H').count(), 2, "{line}");
-        assert_eq!(line.matches('V').count(), 2, "{line}");
     }
 }
