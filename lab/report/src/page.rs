@@ -8,7 +8,6 @@ mod headline;
 mod kernel;
 mod live;
 mod lock_paths;
-mod matrix;
 mod method;
 mod node;
 mod over_time;

@@ -127,8 +127,8 @@ fn a_document_without_loads_still_has_its_latency_by_load() {
 #[test]
 fn the_pictures_look_as_they_did() {
     let folder = tempfile::tempdir().unwrap();
-    for subject in ["matrix", "servers", "threads", "writeups"] {
-        let from = if matches!(subject, "matrix" | "writeups") { subject } else { "sample" };
+    for subject in ["servers", "threads", "writeups"] {
+        let from = if subject == "writeups" { subject } else { "sample" };
         let run = path_of(&format!("{from}.json"));
         let svg = folder.path().join("picture.svg");
         let output = report(&[&run, "--picture".as_ref(), &svg, "--of".as_ref(), subject.as_ref()]);
@@ -193,25 +193,6 @@ fn the_page_loads_nothing_and_is_small() {
         assert!(href.starts_with('#'), "a link leads outside: {href:.40}");
     }
     assert_eq!(page, page_of(&[document("sample")]), "the same input gives the same bytes");
-}
-
-#[test]
-fn a_matrix_has_a_plot_for_each_driver_and_a_line_for_each_loop_and_number_of_connections() {
-    let page = page_of(&[document("matrix")]);
-    let text = words(&page);
-    for title in ["openssl@3.0 on asio, 20 x 10 MiB", "rustls-aws-lc-rs on tokio, 20 x 10 MiB"] {
-        assert_eq!(text.lines().filter(|line| line.starts_with(title)).count(), 1, "{text}");
-    }
-    for loops in ["shared", "per-lane"] {
-        for connections in ["1 connection", "4 connections", "10 connections", "20 connections"] {
-            let label = format!("{loops}, {connections}");
-            assert_eq!(text.lines().filter(|line| *line == label).count(), 2, "{label}: {text}");
-        }
-    }
-    assert!(!text.contains("Nothing was measured"), "{text}");
-    assert!(text.contains("Up to ") && text.contains(" MB/s: "), "{text}");
-    let single = words(&page_of(&[document("sample")]));
-    assert!(!single.contains("on asio"), "one number of connections is no matrix: {single}");
 }
 
 /// A page of ledgers alone says who writes a shared file table how often.

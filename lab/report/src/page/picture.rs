@@ -7,7 +7,7 @@ use sealane_lab_model::{
 
 use crate::plot::{Drawing, Key, escape, palette};
 
-use super::{fleet, frame, matrix, over_time, sources::Sources, terminators, threads, writeups};
+use super::{fleet, frame, over_time, sources::Sources, terminators, threads, writeups};
 
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -16,8 +16,6 @@ pub enum Subject {
     Deployment,
     /// What the authority of a simulated fleet sees by the hour: orders, and questions
     Fleet,
-    /// MB/s against threads, a line per kind of loop and number of connections, a panel per driver
-    Matrix,
     /// The servers' CPU per operation against the floor, a panel per case
     Servers,
     /// Rate per thread against threads
@@ -42,10 +40,6 @@ pub(crate) fn picture(sources: &Sources, subject: Option<Subject>) -> Result<Str
         }
         Subject::Fleet => {
             let plots = fleet::plots(sources).into_iter();
-            Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
-        }
-        Subject::Matrix => {
-            let plots = matrix::plots(sources).into_iter().take(PANELS_MAX);
             Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
         }
         Subject::Servers => sources.servers().next().map(|(_, servers)| panels(sources, servers)),

@@ -18,7 +18,6 @@ use crate::plot::{
 use super::{
     carried,
     frame::{Figure, Section, Tag},
-    matrix,
     sources::{Part, Sources},
     strategies::checks_list,
     threads::{real, whole},
@@ -47,10 +46,9 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
     let lead = "Plaintext that arrived and was compared with what was sent. 1 MB is 1,000,000 \
         bytes."
         .into();
-    let matrix = matrix::figures(sources);
     let checks = sources.runs.iter().map(|source| checks_list(&source.run.checks));
     let (costs, checks) = (carried::costs(&parts), checks.collect::<String>());
-    let body = format!("<div class=\"grid\">{matrix}{body}</div>{costs}{checks}");
+    let body = format!("<div class=\"grid\">{body}</div>{costs}{checks}");
     (!parts.is_empty()).then_some(Section {
         id: "bulk",
         short: "Bulk",
@@ -111,7 +109,7 @@ fn series(parts: &[&Part<'_, BulkSeries>], sources: &Sources) -> LinePlot {
 }
 
 /// A line for each label; a series is one point of it.
-pub(crate) fn by_threads<'a>(
+fn by_threads<'a>(
     labelled: impl Iterator<Item = (String, usize, &'a Part<'a, BulkSeries>)>,
     sources: &Sources,
 ) -> LinePlot {
