@@ -141,7 +141,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 30] = [
+static LAYERS: [Layer; 29] = [
     Layer {
         folder: "fuzz",
         may_use: &["sealane", "sealane-engine", "sealane-node", "sealane-store"],
@@ -153,7 +153,6 @@ static LAYERS: [Layer; 30] = [
         folder: "lab/program",
         may_use: &[
             "sealane-lab-exhibits",
-            "sealane-lab-fleet",
             "sealane-lab-harness",
             "sealane-lab-model",
             "sealane-lab-report",
@@ -195,12 +194,6 @@ static LAYERS: [Layer; 30] = [
             "sealane-reserved-port",
         ],
         bans: &[],
-    },
-    // The agent's core, on a thousand machines at once: it starts nothing.
-    Layer {
-        folder: "lab/fleet",
-        may_use: &["sealane-engine", "sealane-lab-harness", "sealane-lab-model", "sealane-renewal"],
-        bans: &BANS_OF_DOCUMENTS,
     },
     Layer {
         folder: "lab/watch",

@@ -5,7 +5,6 @@
 //! known is absent. A reader refuses a document whose `schema` it does not know.
 
 mod file;
-mod fleet;
 mod gate;
 mod invalid;
 mod kernel;
@@ -22,7 +21,6 @@ use crate::{
 };
 
 pub use file::{bytes, text};
-pub use fleet::{Fleet, FleetFigure, FleetHour, FleetMoment};
 pub use gate::{GateFigure, GateResult};
 pub use invalid::{Bottleneck, Invalid, NoVerdict};
 pub use kernel::{
@@ -84,9 +82,6 @@ pub struct Run {
     /// What `gate` held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
-    /// What `fleet` simulated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fleet: Option<Fleet>,
     /// What `why PID` saw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub live: Vec<Live>,

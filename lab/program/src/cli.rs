@@ -14,7 +14,6 @@ use sealane_lab_exhibits::{
     ring::trial::RingTask,
     tickets::TicketsTask,
 };
-use sealane_lab_fleet as fleet;
 use sealane_lab_harness::trial::{self, entry};
 use sealane_lab_model::error::Error;
 use sealane_lab_report::page;
@@ -48,8 +47,6 @@ enum Subject {
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     #[command(after_long_help = kernel_ledger::EXAMPLES)]
     Count(Box<Counting>),
-    /// A fleet that renews a million certificates, simulated: machines, authority and store fail
-    Fleet(fleet::Arguments),
     /// Fails a build that exceeds its shared writes, locks or instructions per operation
     Gate(gate::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
@@ -118,7 +115,6 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
             kernel_ledger::run(&arguments.kernel, json, repeats)
         }
         Subject::Count(arguments) => count::run(&arguments.own),
-        Subject::Fleet(arguments) => fleet::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
         Subject::Node(arguments) => node::run(&arguments),
         Subject::Report(arguments) => page::run(&arguments),

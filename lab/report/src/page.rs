@@ -2,7 +2,6 @@
 
 mod card;
 mod carried;
-mod fleet;
 mod frame;
 mod headline;
 mod kernel;
@@ -145,7 +144,6 @@ fn render(sources: &Sources, raw: bool) -> String {
         threads::section(sources),
         terminators::section(sources),
         node::section(sources),
-        fleet::section(sources),
         live::section(sources),
         verdicts::section(sources),
         sharing::section(sources),

@@ -17,7 +17,6 @@ mod connect;
 mod contexts;
 mod count;
 mod figures;
-mod fleet;
 mod gate;
 mod handshake;
 mod kernel;

@@ -10,7 +10,6 @@ fn every_field_of_a_document_is_explained() {
     let explained = explained();
     let sources = [
         ("document.rs", include_str!("../../../model/src/document.rs")),
-        ("document/fleet.rs", include_str!("../../../model/src/document/fleet.rs")),
         ("document/gate.rs", include_str!("../../../model/src/document/gate.rs")),
         ("document/kernel.rs", include_str!("../../../model/src/document/kernel.rs")),
         ("document/live.rs", include_str!("../../../model/src/document/live.rs")),

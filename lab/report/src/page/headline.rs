@@ -14,7 +14,6 @@ use sealane_lab_model::{
 
 use super::{
     card::Card,
-    fleet,
     frame::Tag,
     kernel, live, peers,
     sources::{Part, Sources},
@@ -32,7 +31,6 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     let nothing = || "Nothing was measured: see what failed below.".into();
     let only = bulk_sentence(sources)
         .or_else(|| strategies_sentence(sources))
-        .or_else(|| fleet::sentence(sources))
         .or_else(|| live::sentence(sources))
         .or_else(|| kernel::sentence(sources));
     vec![only.unwrap_or_else(nothing)]

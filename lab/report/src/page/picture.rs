@@ -7,15 +7,13 @@ use sealane_lab_model::{
 
 use crate::plot::{Drawing, Key, escape, palette};
 
-use super::{fleet, frame, over_time, sources::Sources, terminators, threads, writeups};
+use super::{frame, over_time, sources::Sources, terminators, threads, writeups};
 
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Subject {
     /// Round trips by second while a remedy is deployed, a panel for each cost of the owner's
     Deployment,
-    /// What the authority of a simulated fleet sees by the hour: orders, and questions
-    Fleet,
     /// The servers' CPU per operation against the floor, a panel per case
     Servers,
     /// Rate per thread against threads
@@ -36,10 +34,6 @@ pub(crate) fn picture(sources: &Sources, subject: Option<Subject>) -> Result<Str
         Subject::Deployment => {
             let runs = sources.runs.iter().flat_map(|source| &source.run.strategies);
             let plots = runs.flat_map(over_time::plots);
-            Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
-        }
-        Subject::Fleet => {
-            let plots = fleet::plots(sources).into_iter();
             Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
         }
         Subject::Servers => sources.servers().next().map(|(_, servers)| panels(sources, servers)),
