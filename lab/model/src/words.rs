@@ -56,15 +56,6 @@ pub fn states(thread: &LiveThread) -> String {
     shown.join(", ")
 }
 
-/// A name that tells a place in the source, `name at folder/file.c:9`, without its folders: they
-/// are those of whoever built it.
-pub fn without_folders(name: &str) -> String {
-    match name.rsplit_once(" at ") {
-        Some((name, place)) => format!("{name} at {}", place.rsplit('/').next().unwrap_or(place)),
-        None => name.to_owned(),
-    }
-}
-
 const SHARE_SHOWN: f64 = 0.005;
 const STATES_SHOWN: usize = 3;
 

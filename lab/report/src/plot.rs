@@ -13,7 +13,7 @@ mod svg;
 
 pub(crate) use bars::{Bar, BarPlot, Floor, Row, Segment};
 pub(crate) use icicle::{Icicle, Path, Step};
-pub(crate) use lines::{Diagonal, Level, LinePlot, Moment, Point, Reading, Series, Switch, Ticks};
+pub(crate) use lines::{Diagonal, LinePlot, Moment, Point, Reading, Series, Switch, Ticks};
 pub(crate) use scale::Scale;
 pub(crate) use svg::escape;
 

@@ -31,12 +31,6 @@ pub fn amount(row: &KernelRow) -> String {
     told(row.per_connection, row.exact)
 }
 
-/// The same of all that a connection writes and several threads share.
-pub fn amount_of_all(ledger: &KernelLedger) -> String {
-    let all = ledger.rows.iter().map(|row| row.per_connection).sum();
-    told(all, ledger.rows.iter().all(|row| row.exact))
-}
-
 fn told(per_connection: u64, exact: bool) -> String {
     let figure = number(per_connection as f64);
     if exact { figure } else { format!("{figure} or more") }

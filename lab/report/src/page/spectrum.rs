@@ -20,7 +20,6 @@ pub(crate) fn spectrum(of: &str, series: Vec<Series>) -> LinePlot {
         series,
         processors: Vec::new(),
         diagonal: None,
-        level: None,
         moments: Vec::new(),
     }
 }

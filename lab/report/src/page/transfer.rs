@@ -143,7 +143,6 @@ fn by_threads<'a>(
         series,
         processors,
         diagonal: None,
-        level: None,
         moments: Vec::new(),
     }
 }

@@ -31,7 +31,6 @@ pub(crate) struct LinePlot {
     /// Where the processors of a machine end; beyond the last, the ground is shaded.
     pub(crate) processors: Vec<f64>,
     pub(crate) diagonal: Option<Diagonal>,
-    pub(crate) level: Option<Level>,
     pub(crate) moments: Vec<Moment>,
 }
 
@@ -61,15 +60,6 @@ pub(crate) struct Point {
 pub(crate) struct Diagonal {
     pub(crate) base: f64,
     pub(crate) bend: f64,
-}
-
-/// A height that means something for every line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Level {
-    pub(crate) value: f64,
-    pub(crate) label: &'static str,
-    /// Where the axis ends: what lies above did so by chance.
-    pub(crate) top: f64,
 }
 
 /// A place on the horizontal axis at which something happened.
@@ -145,10 +135,7 @@ impl LinePlot {
             let most = xs.iter().copied().fold(base, f64::max);
             ys.push(most.min(bend) / base);
         }
-        let mut y = Axis::around(self.y_scale, &ys, HEIGHT - BOTTOM, TOP);
-        if let Some(Level { top, .. }) = self.level {
-            y.max = y.max.min(top);
-        }
+        let y = Axis::around(self.y_scale, &ys, HEIGHT - BOTTOM, TOP);
         (x, y)
     }
 
@@ -170,11 +157,6 @@ impl LinePlot {
                 let _ = write!(path, "H{}", px(x.at(most)));
             }
             svg.path("ideal neutral", &path);
-        }
-        if let Some(Level { value, label, .. }) = self.level {
-            let at = y.at(value);
-            svg.line("level", [x.start, at], [x.end, at]);
-            svg.text("remark", [x.end, at - 5.0], Anchor::End, label);
         }
         for (index, line) in self.series.iter().enumerate() {
             self.draw_line(&mut svg, index, line, &x, &y);
@@ -402,7 +384,6 @@ mod tests {
             series: vec![Series { label: "a, b".into(), color: 9, points, ideal: Some(100.0) }],
             processors: vec![2.0],
             diagonal: None,
-            level: None,
             moments: Vec::new(),
         }
     }

@@ -84,11 +84,6 @@ impl Symbols {
         })
     }
 
-    /// Whether the process had loaded a file of that name.
-    pub(super) fn has_file(&self, name: &str) -> bool {
-        self.files.iter().any(|file| file.name == name)
-    }
-
     fn file_at(&self, address: u64) -> Option<&Mapped> {
         self.files.iter().find(|file| {
             address.checked_sub(file.bias).is_some_and(|offset| file.extent.contains(&offset))
