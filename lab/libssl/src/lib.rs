@@ -1,6 +1,5 @@
 //! Any libssl by its path, loaded while the program runs: a [`Library`] makes a [`Context`], which
-//! makes [`Connection`]s that take and give bytes in memory. [`old_rustls`] is the same for
-//! versions of rustls that cannot be linked beside the newest.
+//! makes [`Connection`]s that take and give bytes in memory.
 //!
 //! ```text
 //! Library::open(path)     Context::new(settings)     context.connect() / accept()
@@ -22,7 +21,6 @@ mod error;
 pub mod heap;
 mod library;
 mod loader;
-pub mod old_rustls;
 mod session;
 
 pub use agreed::Agreed;

@@ -51,7 +51,6 @@ pub(crate) mod cache;
 mod identity;
 pub mod libssl;
 mod linked;
-mod old_rustls;
 mod rustls;
 pub mod sealane;
 pub mod synthetic;
@@ -92,10 +91,9 @@ struct Family {
 }
 
 /// A new stack is one line here; the first family that knows a name loads it.
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 4] = [
     Family { names: sealane::names, load: sealane::load },
     Family { names: rustls::names, load: rustls::load },
-    Family { names: old_rustls::names, load: old_rustls::load },
     Family { names: synthetic::names, load: synthetic::load },
     Family { names: libssl::names, load: libssl::load },
 ];

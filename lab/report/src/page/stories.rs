@@ -228,7 +228,7 @@ pub const STORIES: [Story; 6] = [
             variant: None,
             words: "shared writes per ticket issued",
         },
-        real: "rustls 0.23.16 and 0.23.17 as released, counted from recordings of both: the \
+        real: "rustls 0.23.16 and 0.23.17 as released, counted in November 2026: the \
             published remedy took away waiting, not sharing. Either writes as often to memory \
             that other threads write, 4 times of these at the lock of the ticket keys.",
         emulated: "Both locks, written after rustls, around Sealane's own keys: rustls' cannot be \
@@ -237,7 +237,7 @@ pub const STORIES: [Story; 6] = [
             title: "Counted: shared writes of the server per resumption, TLS 1.2 tickets",
             unit: "writes",
             look: "Updates of cache lines that another thread writes too, one resumption of two \
-                threads each, from the lab's recordings; Sealane's by count --lines of the same \
+                threads each, counted in November 2026; Sealane's by count --lines of the same \
                 kind.",
             bars: &[
                 ("rustls 0.23.16, mutex", RUSTLS_WRITES),

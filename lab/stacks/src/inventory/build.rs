@@ -8,7 +8,6 @@
 //!       /NAME.log             of a step that failed
 //! ```
 
-mod old_rustls;
 mod recipe;
 mod step;
 
@@ -185,7 +184,6 @@ impl Work {
     ) -> Result<(), Error> {
         let work = self.folder.join("build");
         let sources = match (recipe.maker, recipe.source) {
-            (Maker::Cargo { .. }, _) => work.clone(),
             (_, Source::Package { name, version, folder }) => {
                 self.sources(name, version, runner)?.join(folder)
             }
@@ -198,7 +196,6 @@ impl Work {
         if recipe.maker == Maker::OldOpenSsl {
             copy_folder(&sources, &work)?;
         }
-        old_rustls::lay_out(recipe, &work)?;
         let out = self.folder.join("out");
         let layout = Layout {
             sources: &sources,
@@ -292,7 +289,7 @@ impl Work {
                 return fs::metadata(&library).map(|_| ()).map_err(Error::file(&library));
             }
             Maker::OldOpenSsl => Task::new(&asio::first_byte(stack, folder))?,
-            Maker::Cargo { .. } | Maker::CMake { .. } | Maker::OpenSsl { .. } => {
+            Maker::CMake { .. } | Maker::OpenSsl { .. } => {
                 Task::new(&first_handshake(stack, scenario, folder))?
             }
         };

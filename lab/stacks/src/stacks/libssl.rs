@@ -68,10 +68,9 @@ pub fn endpoint(connection: Connection) -> Box<dyn Endpoint> {
     Box::new(One(connection))
 }
 
-/// Whether a stack's name is the path of a library, and not of another family's.
+/// Whether a stack's name is the path of a library.
 fn is_path(name: &str) -> bool {
-    let file = Path::new(name).file_name().and_then(|file| file.to_str());
-    name.contains('/') && file.is_some_and(|file| !file.starts_with("libold_rustls"))
+    name.contains('/') && Path::new(name).file_name().is_some()
 }
 
 struct Libssl {

@@ -71,14 +71,6 @@ pub(super) enum Maker {
         /// `-D` settings beside those that all have.
         settings: &'static [&'static str],
     },
-    /// Cargo, from the lab's own sources and exactly this version of the package: see
-    /// [`old_rustls`](super::old_rustls).
-    Cargo {
-        /// The feature that brings the cryptographic library.
-        feature: &'static str,
-        /// Packages behind it whose versions are those of the time.
-        exact: &'static [(&'static str, &'static str)],
-    },
     /// CMake, with settings of its own, to what it installs: MongoDB's driver, a user of TLS
     /// stacks and none itself.
     Installed {
@@ -155,7 +147,6 @@ impl Recipe {
                 tool("cmake", "cmake"),
                 tool("ninja", "ninja-build"),
             ]),
-            Maker::Cargo { .. } => tools.push(tool("cmake", "cmake")),
             Maker::OpenSsl { .. } => tools.extend([tool("make", "make"), tool("perl", "perl")]),
             // Asio's driver is what it is checked with.
             Maker::OldOpenSsl => {
@@ -169,7 +160,6 @@ impl Recipe {
     pub(super) fn steps(&self, layout: &Layout<'_>) -> Vec<Step> {
         match self.maker {
             Maker::CMake { target, settings } => cmake(layout, target, settings),
-            Maker::Cargo { .. } => vec![cargo(layout)],
             Maker::Installed { settings } => {
                 let mut steps = cmake(layout, "all", settings);
                 let mut install = words(&["cmake", "--install", ".", "--prefix"]);
@@ -192,11 +182,6 @@ impl Recipe {
         let how = match self.maker {
             Maker::CMake { settings, .. } | Maker::Installed { settings } => {
                 format!("cmake {BUILD_TYPE} {}", settings.join(" "))
-            }
-            Maker::Cargo { exact, .. } => {
-                let exact: Vec<_> =
-                    exact.iter().map(|(name, version)| format!("{name} {version}")).collect();
-                format!("with {}, cargo --release", exact.join(", "))
             }
             Maker::OldOpenSsl => format!("config {}", OLD_OPENSSL_OPTIONS.join(" ")),
             Maker::OpenSsl { .. } => format!("config {}", OPENSSL_OPTIONS.join(" ")),
@@ -280,13 +265,6 @@ fn cmake(layout: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
     ]
 }
 
-fn cargo(layout: &Layout<'_>) -> Step {
-    // Its own folder for what it makes, whatever the environment says.
-    let mut command = words(&["cargo", "build", "--release", "--target-dir", "target", "--jobs"]);
-    command.push(layout.jobs.to_string());
-    Step { what: "compile", command, progress: Progress::None }
-}
-
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
@@ -362,29 +340,8 @@ const fn openssl_of(
     }
 }
 
-const fn rustls_of(
-    name: &'static str,
-    version: &'static str,
-    feature: &'static str,
-    exact: &'static [(&'static str, &'static str)],
-) -> Recipe {
-    Recipe {
-        name,
-        library: "libold_rustls.so",
-        source: Source::Package { name: "rustls", version, folder: "" },
-        kept: &["target/release/libold_rustls.so"],
-        maker: Maker::Cargo { feature, exact },
-        headers: false,
-    }
-}
-
-/// The versions in the days of rustls 0.23.16 and 0.23.17, whose threading report used them.
-const AWS_LC_RS_OF_2024: &[(&str, &str)] = &[("aws-lc-rs", "1.10.0"), ("aws-lc-sys", "0.22.0")];
-/// The first one that builds with today's compilers.
-const RING_OF_2024: &[(&str, &str)] = &[("ring", "0.17.14")];
-
 /// Every stack that can be built, the most wanted first.
-pub(super) static RECIPES: [Recipe; 14] = [
+pub(super) static RECIPES: [Recipe; 10] = [
     openssl_of("openssl@3.0", "300.0.13+3.0.8", &["libssl.so.3", "libcrypto.so.3"], false),
     openssl_of("openssl@3.5", "300.5.5+3.5.5", &["libssl.so.3", "libcrypto.so.3"], true),
     openssl_of("openssl@4.0", "400.0.2+4.0.3", &["libssl.so.4", "libcrypto.so.4"], true),
@@ -405,10 +362,6 @@ pub(super) static RECIPES: [Recipe; 14] = [
         headers: true,
     },
     openssl_of("openssl@3.4", "300.4.2+3.4.1", &["libssl.so.3", "libcrypto.so.3"], true),
-    rustls_of("rustls@0.23.16", "0.23.16", "aws_lc_rs", AWS_LC_RS_OF_2024),
-    rustls_of("rustls@0.23.17", "0.23.17", "aws_lc_rs", AWS_LC_RS_OF_2024),
-    rustls_of("rustls-ring@0.23.16", "0.23.16", "ring", RING_OF_2024),
-    rustls_of("rustls-ring@0.23.17", "0.23.17", "ring", RING_OF_2024),
     openssl_of("openssl@1.1.1", "111.28.2+1.1.1w", &["libssl.so.1.1", "libcrypto.so.1.1"], false),
     Recipe {
         name: "openssl@1.0.2",
