@@ -234,7 +234,7 @@ pub struct Histogram {
 pub struct BulkSeries {
     /// [`Identity::name`].
     pub stack: String,
-    /// `lanes`, `tokio`, `tokio-per-core`, `asio`.
+    /// `lanes` or `asio`.
     pub runtime: String,
     /// Who drove the sockets, with its version, where that is not the lab itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]

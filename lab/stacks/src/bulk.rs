@@ -12,7 +12,6 @@ mod content;
 mod control;
 mod judge;
 mod on_lanes;
-mod on_tokio;
 mod plan;
 mod rounds;
 pub(crate) mod sockets;
@@ -50,7 +49,7 @@ use crate::{
 /// The arguments of `bulk`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Stacks by name, or libssl by path; default: sealane, rustls and the system's OpenSSL
+    /// Stacks by name, or libssl by path; default: sealane and the system's OpenSSL
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     stack: Vec<String>,
     /// Threads, which do the work of both ends; default: as many as processors
@@ -67,7 +66,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 100)]
     messages: u64,
     /// Who drives the sockets
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "lanes,tokio")]
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "lanes,asio")]
     runtime: Vec<Runtime>,
     /// One event loop for all threads, or one for each
     #[arg(long, value_delimiter = ',', value_enum, default_value = "shared,per-lane")]
@@ -188,22 +187,12 @@ fn carry(task: &BulkTask) -> Result<BulkOutcome, Error> {
     if !plan::drives(task.runtime, &task.stack) {
         return Err(Error::Unsupported(plan::NO_DRIVER.into()));
     }
-    let prepared = || -> Result<_, Error> {
-        let stack = stacks::load(&task.stack)?;
-        let prepared = stack.prepare(&task.scenario, &credentials)?;
-        Ok((stack, prepared))
-    };
-    let (stack, (negotiated, round)) = match task.runtime {
-        Runtime::Asio => return asio::run(task, &library(task)?),
-        Runtime::Lanes => {
-            let (stack, prepared) = prepared()?;
-            (stack, on_lanes::run(task, prepared.into())?)
-        }
-        Runtime::Tokio | Runtime::TokioPerCore => {
-            let (stack, prepared) = prepared()?;
-            (stack, on_tokio::run(task, prepared.as_ref())?)
-        }
-    };
+    if task.runtime == Runtime::Asio {
+        return asio::run(task, &library(task)?);
+    }
+    let stack = stacks::load(&task.stack)?;
+    let prepared = stack.prepare(&task.scenario, &credentials)?;
+    let (negotiated, round) = on_lanes::run(task, prepared.into())?;
     Ok(BulkOutcome { stack: stack.identity(), driver: None, negotiated, round })
 }
 
@@ -213,8 +202,11 @@ fn library(task: &BulkTask) -> Result<Library, Error> {
     if task.stack == "openssl" {
         return Ok(Library::new(&task.stack, None, include));
     }
-    let unknown = || Err(Error::Unsupported(format!("Asio cannot drive {}", task.stack)));
-    let path = libssl::path_of(&task.stack).unwrap_or_else(unknown)?;
+    let Some(path) = libssl::path_of(&task.stack) else {
+        stacks::load(&task.stack)?;
+        return Err(Error::Unsupported(format!("Asio cannot drive {}", task.stack)));
+    };
+    let path = path?;
     // Whoever can load it knows that it is a libssl at all; an older one, only its own driver can.
     match sealane_libssl::Library::open(&path) {
         Ok(_) | Err(sealane_libssl::Error::Older { .. }) => {}

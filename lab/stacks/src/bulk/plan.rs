@@ -153,8 +153,7 @@ impl Arguments {
 pub(super) const NO_DRIVER: &str = concat!(
     "no stack asked for goes with a runtime and strategy asked for: lanes drive sealane, one loop ",
     "per lane; Asio drives libssl, and alone emulates: fair locks in OpenSSL 1.0.2, the error ",
-    "lock in others; tokio drives all, but in a shared loop not sealane, whose sessions belong to ",
-    "a thread"
+    "lock in others"
 );
 
 /// Whether `runtime` can drive `stack`, as far as the names tell.
@@ -165,9 +164,6 @@ pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
             !["rustls", "sealane"].iter().any(|name| file.starts_with(name))
         }
         Runtime::Lanes => stack == SEALANE,
-        // A session of Sealane's engine belongs to the thread that began it.
-        Runtime::Tokio => stack != SEALANE,
-        Runtime::TokioPerCore => true,
     }
 }
 
@@ -186,7 +182,7 @@ const SEALANE: &str = "sealane";
 /// Cells of one run.
 const CELLS_MAX: usize = 4_096;
 /// The stacks that are measured by default.
-const SOCKET_STACKS: [&str; 3] = ["sealane", "rustls-aws-lc", "openssl"];
+const SOCKET_STACKS: [&str; 2] = ["sealane", "openssl"];
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +203,5 @@ mod tests {
         assert!(drives(Runtime::Asio, "openssl") && drives(Runtime::Asio, "/opt/x/libssl.so.3"));
         assert!(!drives(Runtime::Asio, "rustls-ring"));
         assert!(drives(Runtime::Lanes, "sealane") && !drives(Runtime::Lanes, "openssl"));
-        assert!(drives(Runtime::Tokio, "openssl") && drives(Runtime::TokioPerCore, "sealane"));
-        assert!(!drives(Runtime::Tokio, "sealane"));
     }
 }

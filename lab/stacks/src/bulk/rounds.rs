@@ -176,7 +176,7 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
             let same_driver = (other.runtime, other.loops) == (task.runtime, task.loops);
             let same_fault = other.emulate == task.emulate;
             let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
-                && other.runtime.family() == task.runtime.family()
+                && other.runtime == task.runtime
                 && (same_threads && same_stack && same_fault);
             let by_fault = (task.emulate != Emulation::None && other.emulate == Emulation::None)
                 && (same_threads && same_stack && same_driver);

@@ -111,10 +111,6 @@ const SLOWEST_BYTES_PER_S: u64 = 2_000_000;
 pub enum Runtime {
     /// Sealane's lanes.
     Lanes,
-    /// tokio: its multi-thread runtime as the shared loop, or one runtime per thread.
-    Tokio,
-    /// tokio with one runtime per thread.
-    TokioPerCore,
     /// Asio, in C++, with OpenSSL or any libssl.
     Asio,
 }
@@ -124,17 +120,9 @@ impl Runtime {
     #[must_use]
     pub fn with(self, loops: Loops) -> Option<Self> {
         match (self, loops) {
-            (Self::Asio, _)
-            | (Self::Lanes | Self::TokioPerCore, Loops::PerLane)
-            | (Self::Tokio, Loops::Shared) => Some(self),
-            (Self::Tokio, Loops::PerLane) => Some(Self::TokioPerCore),
-            (Self::Lanes | Self::TokioPerCore, Loops::Shared) => None,
+            (Self::Asio, _) | (Self::Lanes, Loops::PerLane) => Some(self),
+            (Self::Lanes, Loops::Shared) => None,
         }
-    }
-
-    /// The driver whatever its loops are: both runtimes of tokio are one.
-    pub(super) fn family(self) -> Self {
-        if self == Self::TokioPerCore { Self::Tokio } else { self }
     }
 }
 
