@@ -9,8 +9,6 @@
 //! | `share = context` | one server context and one client context for all threads |
 //! | `share = session` | the same, and clients share what they resume: one session, or a store |
 //! | `share = thread` | each thread has both to itself, and resumes its own sessions |
-//!
-//! Beside the libraries stands work whose counts are known beforehand, `synthetic`.
 
 /// What an end of every library behind the crate sealane-libssl does the same way.
 macro_rules! carried {
@@ -53,7 +51,6 @@ pub mod libssl;
 mod linked;
 mod rustls;
 pub mod sealane;
-pub mod synthetic;
 
 use sealane_lab_model::error::Error;
 
@@ -91,10 +88,9 @@ struct Family {
 }
 
 /// A new stack is one line here; the first family that knows a name loads it.
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [Family; 3] = [
     Family { names: sealane::names, load: sealane::load },
     Family { names: rustls::names, load: rustls::load },
-    Family { names: synthetic::names, load: synthetic::load },
     Family { names: libssl::names, load: libssl::load },
 ];
 
