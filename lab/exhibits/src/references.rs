@@ -9,11 +9,10 @@
 mod judge;
 mod task;
 
-use std::{collections::BTreeSet, env, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
-    journal::Journal,
     options::Shuffled,
     strategies::{Cell, Plan, Strict, conclude, counted, measure, measured, named, word},
     trial::{Fixed, Task, WINDOW_DEFAULT_MS},
@@ -69,8 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if arguments.shared_writes {
         count::needs_valgrind()?;
     }
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let machine = &journal.run.machine;
     let (processors, pin_order) = (machine.processors, machine.pin_order.clone());
     let plan = arguments.plan(processors, &pin_order)?;
