@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use clap::CommandFactory;
+
 use super::*;
 use crate::{quick, steps::Step};
 
@@ -38,3 +40,23 @@ fn every_task_has_a_name_of_its_own() {
     assert_eq!(names.len(), TASKS.len());
     assert!(names.is_sorted(), "{names:?}");
 }
+
+#[test]
+fn each_command_is_asked_for_by_somebody_in_the_readme() {
+    let command = Arguments::command();
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let mut named: Vec<_> = shown.map(clap::Command::get_name).collect();
+    let readme = include_str!("../../../README.md");
+    let (_, table) =
+        readme.split_once("| command | who needs it |\n|---|---|\n").expect("the table");
+    let lines =
+        table.lines().map_while(|line| Some(line.strip_prefix("| `")?.split_once("` | who ")?.0));
+    let mut lines: Vec<_> = lines.collect();
+    named.sort_unstable();
+    lines.sort_unstable();
+    assert_eq!(lines, named);
+    assert!(named.len() <= COMMANDS_MAX);
+}
+
+/// More is a sign that one of them has no user.
+const COMMANDS_MAX: usize = 14;
