@@ -4,7 +4,6 @@ mod card;
 mod carried;
 mod frame;
 mod headline;
-mod kernel;
 mod live;
 mod lock_paths;
 mod method;
@@ -147,7 +146,6 @@ fn render(sources: &Sources, raw: bool) -> String {
         live::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
-        kernel::section(sources),
         strategies::section(sources),
         transfer::bulk_section(sources),
         Some(method::section(sources, raw)),

@@ -5,17 +5,6 @@ use crate::{
     number::number,
 };
 
-/// The kinds of objects in the rows of `ledgers`, in their order.
-pub fn objects<'a>(ledgers: impl Iterator<Item = &'a KernelLedger>) -> Vec<&'a str> {
-    let mut objects: Vec<&str> = Vec::new();
-    for row in ledgers.flat_map(|ledger| &ledger.rows) {
-        if !objects.contains(&row.object.as_str()) {
-            objects.push(&row.object);
-        }
-    }
-    objects
-}
-
 /// `haproxy (HAProxy version 2.6.12)`.
 pub fn titled(ledger: &KernelLedger) -> String {
     let KernelLedger { server, version, .. } = ledger;

@@ -195,16 +195,6 @@ fn the_page_loads_nothing_and_is_small() {
     assert_eq!(page, page_of(&[document("sample")]), "the same input gives the same bytes");
 }
 
-/// A page of ledgers alone says who writes a shared file table how often.
-#[test]
-fn a_run_of_ledgers_alone_says_what_is_shared() {
-    let Run { schema, machine, kernel_ledgers, .. } = document("sample");
-    let page = page_of(&[Run { schema, machine, kernel_ledgers, ..Run::default() }]);
-    let text = words(&page);
-    assert!(text.contains("a file table that several threads share: sample-server 3."), "{text}");
-    assert!(page.contains("<section id=\"kernel\""), "{text}");
-}
-
 #[test]
 fn several_runs_are_one_page_that_names_them() {
     // As large as two runs may be together.

@@ -15,7 +15,7 @@ use sealane_lab_model::{
 use super::{
     card::Card,
     frame::Tag,
-    kernel, live, peers,
+    live, peers,
     sources::{Part, Sources},
     strategies::judgement,
 };
@@ -31,8 +31,7 @@ pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     let nothing = || "Nothing was measured: see what failed below.".into();
     let only = bulk_sentence(sources)
         .or_else(|| strategies_sentence(sources))
-        .or_else(|| live::sentence(sources))
-        .or_else(|| kernel::sentence(sources));
+        .or_else(|| live::sentence(sources));
     vec![only.unwrap_or_else(nothing)]
 }
 
