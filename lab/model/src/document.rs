@@ -29,7 +29,7 @@ pub use kernel::{
 };
 pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
-    LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
+    LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
 };
 pub use strategies::{Judgement, OverTime, Reason, Second};
 
