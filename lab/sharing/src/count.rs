@@ -79,7 +79,8 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20))]
     repeats: u32,
     /// Handshakes per thread in a memory trace, after as many to warm up
-    #[arg(long, default_value_t = HANDSHAKES, value_parser = clap::value_parser!(u64).range(1..=50))]
+    #[arg(long, default_value_t = HANDSHAKES,
+          value_parser = clap::value_parser!(u64).range(1..=50))]
     handshakes: u64,
     /// Counts instructions; without any of these three, all are counted
     #[arg(long)]

@@ -1,4 +1,5 @@
-//! What all runtimes of the lab have in common when bytes go over loopback sockets: the events that both ends report, and the judgement of them all, [`Judge`].
+//! What all runtimes of the lab have in common when bytes go over loopback sockets: the events that
+//! both ends report, and the judgement of them all, [`Judge`].
 
 use std::{
     sync::{Arc, mpsc},
