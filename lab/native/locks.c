@@ -14,15 +14,6 @@
 // ends, or that is ended by a signal. A thread that ends leaves its table to the next one. A table
 // that could not be had leaves a file `lost`.
 //
-// With SEALANE_LAB_LOCKS_TIMES it also sums how long each lock was held, by the time stamp counter
-// where there is one, and notes the call path of the first call only. A span is left out if this
-// file did more in it than look away, or if it is so long that the thread had lost its processor;
-// where most are that long, it is the lock that is held long, and they count. The longest hundredth
-// of what is left was interrupted and is left out too. So that locks around other locks have a time
-// as well, this file looks away in every second span, by chance: what is taken there is not noted,
-// and counts twice in the others. A mutex that a condition variable gives back meanwhile counts as
-// held.
-//
 // Not seen: locks that are atomics in the program's own code (Rust's standard library, Go), calls
 // inside the C library, and the mutex that a condition variable takes again.
 
@@ -37,48 +28,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
 
 enum {
   THREADS_MAX = 64,
-  ROWS_MAX = 1 << 14,   // per thread; a power of two
-  FRAMES_MAX = 24,      // of one call path
-  FRAMES_OWN = 2,       // count() and the function that replaces the C library's
-  HELD_MAX = 32,        // locks that one thread holds at once and that are timed
-  AWAY_MAX = 100000,    // calls while a lock is timed alone: more, and it was never given back
-  SPAN_NS_MAX = 200000, // of a lock that is held while its thread runs
-  LENGTHS = 40,         // of spans; the last one is of all that are longer
-  INTERRUPTED = 100,    // one span of so many, the longest
-  CLOCK_READINGS = 1000,
-  CALIBRATION_NS = 2000000,
+  ROWS_MAX = 1 << 14, // per thread; a power of two
+  FRAMES_MAX = 24,    // of one call path
+  FRAMES_OWN = 2,     // count() and the function that replaces the C library's
   PATH_BYTES = 4096,
 };
 
 enum kind { MUTEX, READ, WRITE, SPIN, KINDS };
 static const char *const KIND_NAMES[KINDS] = {"mutex", "read", "write", "spin"};
 
-struct spans {
-  uint64_t count, ticks;
-};
-
 struct row {
   uintptr_t lock; // 0: free
   uint64_t calls;
   uint8_t kind, phase, frames;
   uintptr_t path[FRAMES_MAX];
-  struct spans spans[LENGTHS]; // timed ones, by the logarithm of their ticks
 };
-
-struct held {
-  const void *lock;
-  struct row *row;
-  uint64_t begun;
-  int disturbed; // something was noted meanwhile
-};
+// src/count/tables.rs reads them.
+_Static_assert(sizeof(struct row) == 24 + 8 * FRAMES_MAX, "rows in files");
 
 struct table {
   uint64_t lost; // calls for which there was no row
@@ -92,20 +62,12 @@ static const char *folder; // of tables that are files; a copy, because servers 
                            // title write it over their environment
 static atomic_bool taken[THREADS_MAX]; // by a thread that lives
 static pthread_key_t place_key;        // a thread's place, and one
-static int with_all, with_paths, with_times;
+static int with_all, with_paths;
 static const volatile uint8_t always = 1;
-static uint64_t ticks_begin, ns_begin;
-static unsigned length_max; // of a lock that is held while its thread runs
 
 static _Thread_local const volatile uint8_t *phase;
 static _Thread_local struct table *table;
 static _Thread_local int inside;
-static _Thread_local struct held held[HELD_MAX];
-static _Thread_local unsigned holding;
-// Of the lock that is timed while nothing else is looked at, NULL: none.
-static _Thread_local const void *alone;
-static _Thread_local unsigned again, looked_away; // how often it was taken again, and others were
-static _Thread_local uint32_t chance = 1;
 
 static void name_in_folder(char *name, size_t bytes, unsigned place) {
   snprintf(name, bytes, "%s/%ld.%u", folder, (long)getpid(), place);
@@ -171,36 +133,6 @@ static struct table *new_table(void) {
   return tables[place] = memory;
 }
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline uint64_t ticks(void) {
-#if defined(__x86_64__)
-  unsigned processor;
-  return __rdtscp(&processor); // not before what comes before it
-#else
-  return now_ns();
-#endif
-}
-
-static double ns_per_tick(void) {
-  uint64_t passed = ticks() - ticks_begin;
-  return passed == 0 ? 1 : (double)(now_ns() - ns_begin) / (double)passed;
-}
-
-// What two readings around nothing tell, at the least.
-static uint64_t clock_ticks(void) {
-  uint64_t least = UINT64_MAX;
-  for (int i = 0; i < CLOCK_READINGS; i++) {
-    uint64_t begun = ticks(), passed = ticks() - begun;
-    least = passed < least ? passed : least;
-  }
-  return least;
-}
-
 static uint64_t hash(const struct row *row) {
   uint64_t hash = (row->lock ^ ((uint64_t)row->kind << 60) ^ ((uint64_t)row->phase << 56)) *
                   0x9e3779b97f4a7c15u;
@@ -214,9 +146,7 @@ static int same(const struct row *a, const struct row *b) {
   if (a->lock != b->lock || a->kind != b->kind || a->phase != b->phase) {
     return 0;
   }
-  // With times, a row's path is a note only.
-  return with_times || (a->frames == b->frames &&
-                        memcmp(a->path, b->path, a->frames * sizeof *a->path) == 0);
+  return a->frames == b->frames && memcmp(a->path, b->path, a->frames * sizeof *a->path) == 0;
 }
 
 static __attribute__((always_inline)) inline void note_path(struct row *row) {
@@ -224,59 +154,6 @@ static __attribute__((always_inline)) inline void note_path(struct row *row) {
   int found = backtrace(frames, FRAMES_MAX + FRAMES_OWN);
   for (int i = FRAMES_OWN; i < found; i++) {
     row->path[row->frames++] = (uintptr_t)frames[i];
-  }
-}
-
-static unsigned length(uint64_t ticks) {
-  unsigned logarithm = 63 - (unsigned)__builtin_clzll(ticks | 1);
-  return logarithm < LENGTHS ? logarithm : LENGTHS - 1;
-}
-
-static void hold(const void *lock, struct row *row, int disturbed) {
-  for (unsigned i = 0; i < holding; i++) {
-    held[i].disturbed = 1;
-  }
-  chance ^= chance << 13;
-  chance ^= chance >> 17;
-  chance ^= chance << 5;
-  if (holding < HELD_MAX) {
-    again = looked_away = 0;
-    alone = chance & 1 ? lock : NULL;
-    held[holding++] =
-        (struct held){.lock = lock, .row = row, .begun = ticks(), .disturbed = disturbed};
-  }
-}
-
-// Whether another lock is timed alone.
-static inline int looks_away(const void *lock) {
-  if (alone == NULL) {
-    return 0;
-  }
-  again += lock == alone;
-  if (looked_away++ == AWAY_MAX) {
-    alone = NULL;
-  }
-  return 1;
-}
-
-static void let_go(const void *lock) {
-  if (alone != NULL && (lock != alone || again-- > 0)) {
-    return;
-  }
-  uint64_t ended = ticks();
-  alone = NULL;
-  for (unsigned i = holding; i-- > 0;) {
-    if (held[i].lock == lock) {
-      struct held one = held[i];
-      held[i] = held[--holding];
-      uint64_t passed = ended - one.begun;
-      if (!one.disturbed) {
-        struct spans *of = &one.row->spans[length(passed)];
-        of->count++;
-        of->ticks += passed;
-      }
-      return;
-    }
   }
 }
 
@@ -291,7 +168,7 @@ static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
     inside = 0;
   }
   uint8_t now = *phase;
-  if (now == 0 || table == NULL || looks_away(lock)) {
+  if (now == 0 || table == NULL) {
     return;
   }
   struct row row = {.lock = (uintptr_t)lock, .kind = (uint8_t)kind, .phase = now};
@@ -302,18 +179,11 @@ static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
   uint64_t start = hash(&row);
   for (unsigned step = 0; step < ROWS_MAX; step++) {
     struct row *at = &table->rows[(start + step) % ROWS_MAX];
-    int is_new = at->lock == 0;
-    if (is_new) {
+    if (at->lock == 0) {
       *at = row;
     }
     if (same(at, &row)) {
-      at->calls += (uint64_t)1 << holding; // nothing is held without times
-      if (with_times) {
-        if (is_new) {
-          note_path(at);
-        }
-        hold(lock, at, is_new);
-      }
+      at->calls++;
       inside = 0;
       return;
     }
@@ -349,15 +219,6 @@ static __attribute__((noinline)) void count(const void *lock, enum kind kind) {
     return result; \
   }
 
-#define GIVEN_BACK(name, type) \
-  int name(type *lock) { \
-    REAL(name) \
-    if (holding > 0) { \
-      let_go((const void *)lock); \
-    } \
-    return real(lock); \
-  }
-
 COUNTED(pthread_mutex_lock, pthread_mutex_t, MUTEX)
 COUNTED(pthread_mutex_trylock, pthread_mutex_t, MUTEX)
 COUNTED_UNTIL(pthread_mutex_timedlock, pthread_mutex_t, MUTEX)
@@ -369,10 +230,6 @@ COUNTED(pthread_rwlock_trywrlock, pthread_rwlock_t, WRITE)
 COUNTED_UNTIL(pthread_rwlock_timedwrlock, pthread_rwlock_t, WRITE)
 COUNTED(pthread_spin_lock, pthread_spinlock_t, SPIN)
 COUNTED(pthread_spin_trylock, pthread_spinlock_t, SPIN)
-
-GIVEN_BACK(pthread_mutex_unlock, pthread_mutex_t)
-GIVEN_BACK(pthread_rwlock_unlock, pthread_rwlock_t)
-GIVEN_BACK(pthread_spin_unlock, pthread_spinlock_t)
 
 // A thread that asks for SEALANE_LAB_PHASE=ADDRESS says where its phase is.
 char *getenv(const char *name) {
@@ -407,13 +264,7 @@ static void begin_child(void) {
 
 __attribute__((constructor)) static void begin(void) {
   with_paths = getenv("SEALANE_LAB_LOCKS_PATHS") != NULL;
-  with_times = getenv("SEALANE_LAB_LOCKS_TIMES") != NULL;
-  ticks_begin = ticks();
-  ns_begin = now_ns();
-  while (with_times && now_ns() - ns_begin < CALIBRATION_NS) {
-  }
-  length_max = length((uint64_t)(SPAN_NS_MAX / ns_per_tick()));
-  if (with_paths || with_times) {
+  if (with_paths) {
     void *frame;
     backtrace(&frame, 1); // loads libgcc now, not inside somebody's lock
   }
@@ -428,26 +279,6 @@ __attribute__((constructor)) static void begin(void) {
   with_all = folder != NULL || getenv("SEALANE_LAB_LOCKS_ALL") != NULL;
 }
 
-// Those that were not interrupted.
-static struct spans undisturbed(const struct row *row) {
-  uint64_t shorter = 0, all = 0;
-  for (unsigned i = 0; i < LENGTHS; i++) {
-    all += row->spans[i].count;
-    shorter += i <= length_max ? row->spans[i].count : 0;
-  }
-  int are_long = 2 * shorter < all;
-  uint64_t left_out = (are_long ? all : shorter) / INTERRUPTED;
-  struct spans sum = {0, 0};
-  for (unsigned i = are_long ? LENGTHS : length_max + 1; i-- > 0;) {
-    struct spans of = row->spans[i];
-    uint64_t longest = of.count < left_out ? of.count : left_out;
-    left_out -= longest;
-    sum.count += of.count - longest;
-    sum.ticks += of.count == 0 ? 0 : of.ticks / of.count * (of.count - longest);
-  }
-  return sum;
-}
-
 static void write_row(FILE *out, unsigned thread, const struct row *row) {
   fprintf(out, "row %u %s %u %lx %lu", thread, KIND_NAMES[row->kind], row->phase,
           (unsigned long)row->lock, (unsigned long)row->calls);
@@ -455,11 +286,6 @@ static void write_row(FILE *out, unsigned thread, const struct row *row) {
     fprintf(out, " %lx", (unsigned long)row->path[i]);
   }
   fputc('\n', out);
-  if (with_times) {
-    struct spans held = undisturbed(row);
-    fprintf(out, "held %.3f %lu\n", (double)held.ticks * ns_per_tick(),
-            (unsigned long)held.count);
-  }
 }
 
 static void write_maps(FILE *out) {
@@ -493,9 +319,6 @@ __attribute__((destructor)) static void end(void) {
   FILE *out = fopen(path, "w");
   if (out == NULL) {
     return; // the reader misses the last line and says so
-  }
-  if (with_times) {
-    fprintf(out, "clock %.3f\n", (double)clock_ticks() * ns_per_tick());
   }
   uint64_t lost = 0;
   for (unsigned i = 0; i < used && i < THREADS_MAX; i++) {

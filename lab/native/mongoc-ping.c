@@ -1,6 +1,6 @@
 // What MongoDB's C driver costs its users, before 1.28 and since: the benchmark
-// `benchmark-tls-pooled` of CDRIVER-4656, with a clock and counts. `sealane-lab contexts` compiles
-// this file at first use and checks what it prints.
+// `benchmark-tls-pooled` of CDRIVER-4656, with a clock and counts. `sealane-lab writeups contexts`
+// compiles this file at first use and checks what it prints.
 //
 //   mongoc-ping URI CA_FILE CLIENTS
 //

@@ -27,5 +27,5 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The heap, and the interposer of lock functions.
-const LIBRARIES: [&str; 2] = ["heap", "locks"];
+/// The interposer of lock functions.
+const LIBRARIES: [&str; 1] = ["locks"];

@@ -141,7 +141,7 @@ struct Layer {
 }
 
 /// From top to bottom.
-static LAYERS: [Layer; 38] = [
+static LAYERS: [Layer; 37] = [
     Layer {
         folder: "fuzz",
         may_use: &[
@@ -160,7 +160,6 @@ static LAYERS: [Layer; 38] = [
         folder: "lab/program",
         may_use: &[
             "sealane-lab-exhibits",
-            "sealane-lab-fleet",
             "sealane-lab-harness",
             "sealane-lab-model",
             "sealane-lab-report",
@@ -202,12 +201,6 @@ static LAYERS: [Layer; 38] = [
             "sealane-reserved-port",
         ],
         bans: &[],
-    },
-    // The agent's core, on a thousand machines at once: it starts nothing.
-    Layer {
-        folder: "lab/fleet",
-        may_use: &["sealane-engine", "sealane-lab-harness", "sealane-lab-model", "sealane-renewal"],
-        bans: &BANS_OF_DOCUMENTS,
     },
     Layer {
         folder: "lab/watch",

@@ -32,11 +32,9 @@ mod resolver;
 mod server;
 pub mod task;
 
-use std::{env, path::PathBuf};
+use std::path::PathBuf;
 
 use sealane_lab_harness::{
-    interrupt::Interrupt,
-    journal::Journal,
     options::Shuffled,
     strategies::{self, Strict},
 };
@@ -149,8 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     };
     let certs = u32::try_from(names.len()).unwrap_or(u32::MAX);
     let arguments = &Arguments { certs, ..arguments.clone() };
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     generation::write(folder.path(), &names)?;
     let mut strategies =

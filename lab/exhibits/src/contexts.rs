@@ -25,11 +25,9 @@ mod swaps;
 mod target;
 mod task;
 
-use std::{env, path::PathBuf};
+use std::path::PathBuf;
 
 use sealane_lab_harness::{
-    interrupt::Interrupt,
-    journal::Journal,
     options::Shuffled,
     strategies::{self, Strict},
     trial::{Body, Reply},
@@ -105,8 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if arguments.shared_writes {
         count::needs_valgrind()?;
     }
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let setting = Setting::new(arguments)?;
     for stack in setting.stacks() {
         // What cannot be loaded is told by its rows.

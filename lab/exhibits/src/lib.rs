@@ -4,7 +4,6 @@
 pub mod certificates;
 pub mod contexts;
 pub mod offload;
-mod outlook;
 pub mod references;
 pub mod ring;
 pub mod tickets;

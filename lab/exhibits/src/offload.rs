@@ -26,14 +26,11 @@ mod worker;
 
 use std::{
     collections::BTreeSet,
-    env,
     path::{Path, PathBuf},
 };
 
 use sealane_lab_harness::{
     credentials::Credentials,
-    interrupt::Interrupt,
-    journal::Journal,
     options::Shuffled,
     strategies::{Cell, Plan, Strict, conclude, counted, measure, measured, named, word},
     trial::{Task, WINDOW_DEFAULT_MS},
@@ -86,8 +83,7 @@ pub struct Arguments {
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let strategies = arguments.strategies()?;
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let plan = arguments.plan(&strategies, folder.path())?;
     let mut measured = measure(plan, &mut journal, &interrupt)?;

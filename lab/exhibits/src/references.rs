@@ -5,17 +5,14 @@
 //! ```text
 //! Arguments --plan--> ReferencesTask per cell --a process each, in rounds--> rows --judge--> table
 //! ```
-//! With `--shared-writes`, what one of two threads does is recorded, and many are forecast from it:
-//! what decides whether one context for all lanes or one for each wins there is the same count.
 
 mod judge;
 mod task;
 
-use std::{collections::BTreeSet, env, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
-    journal::Journal,
     options::Shuffled,
     strategies::{Cell, Plan, Strict, conclude, counted, measure, measured, named, word},
     trial::{Fixed, Task, WINDOW_DEFAULT_MS},
@@ -24,8 +21,6 @@ use sealane_lab_model::{document::Strategies, error::Error};
 use sealane_lab_sharing::count;
 use sealane_lab_stacks::handshake::thread_count;
 use serde::{Deserialize, Serialize};
-
-use crate::outlook::{self, Outlook};
 
 pub use task::{ReferencesTask, Work};
 
@@ -42,8 +37,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = WINDOW_DEFAULT_MS, value_name = "MS",
         value_parser = clap::value_parser!(u64).range(10..=600_000))]
     window_ms: u64,
-    /// Also counts writes to cache lines that another thread writes too, and forecasts many threads
-    /// from them; takes valgrind
+    /// Also counts writes to cache lines that another thread writes too; takes valgrind
     #[arg(long)]
     shared_writes: bool,
     #[command(flatten)]
@@ -74,17 +68,15 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if arguments.shared_writes {
         count::needs_valgrind()?;
     }
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let machine = &journal.run.machine;
     let (processors, pin_order) = (machine.processors, machine.pin_order.clone());
     let plan = arguments.plan(processors, &pin_order)?;
     let mut strategies = measure(plan, &mut journal, &interrupt)?;
-    let outlook = match arguments.shared_writes {
-        true => Some(arguments.outlook(&mut strategies, processors, &interrupt)?),
-        false => None,
-    };
-    judge::judge(&mut strategies, processors, outlook.as_ref());
+    if arguments.shared_writes {
+        arguments.count_writes(&mut strategies, &interrupt)?;
+    }
+    judge::judge(&mut strategies, processors);
     conclude(&mut journal, strategies, arguments.strict)
 }
 
@@ -124,23 +116,17 @@ impl Arguments {
         self.strategy.iter().copied().collect()
     }
 
-    /// Shared writes of two threads, told in the rows of several, and what they come to.
-    fn outlook(
+    /// Shared writes of two threads, into the rows of several.
+    fn count_writes(
         &self,
         strategies: &mut Strategies,
-        processors: usize,
         interrupt: &Interrupt,
-    ) -> Result<outlook::Told, Error> {
-        let mut recordings = Vec::new();
+    ) -> Result<(), Error> {
         for strategy in self.strategies() {
             let work = Work::Fixed(COUNTED);
             let task = ReferencesTask { strategy, threads: COUNTED_THREADS, pin: Vec::new(), work };
             let operations = COUNTED.count * COUNTED_THREADS as u64;
-            let task = Task::new(&task)?;
-            let (writes, recording) = count::shared_writes_recorded(&task, operations, interrupt)?;
-            let alone_ns = judge::alone_ns(&strategies.rows, strategy);
-            let recording = recording.map(|it| outlook::alone(it, alone_ns));
-            recordings.push((word(&strategy), recording));
+            let writes = count::shared_writes(&Task::new(&task)?, operations, interrupt)?;
             let of_strategy = strategies.rows.iter_mut().filter(|row| {
                 row.strategy == word(&strategy)
                     && row.failure.is_none()
@@ -150,9 +136,7 @@ impl Arguments {
                 row.figures.insert(SHARED.into(), vec![writes.total.server]);
             }
         }
-        let measured = judge::most_threads(&strategies.rows, processors);
-        let threads: Vec<u32> = measured.into_iter().chain(outlook::MANY).collect();
-        Outlook::of(recordings, &threads, interrupt)
+        Ok(())
     }
 }
 

@@ -5,11 +5,9 @@ mod ends;
 mod paged;
 pub mod trial;
 
-use std::{collections::BTreeSet, env, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use sealane_lab_harness::{
-    interrupt::Interrupt,
-    journal::Journal,
     options::Shuffled,
     strategies::{Cell, Plan, Strict, check, conclude, counted, measure, measured, named, word},
     trial::Task,
@@ -76,8 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if let Some(odd) = arguments.chunk.iter().find(|bytes| !bytes.is_multiple_of(8)) {
         return Err(Error::Check(format!("--chunk {odd}: give multiples of 8")));
     }
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let mut strategies = measure(arguments.plan()?, &mut journal, &interrupt)?;
     strategies.checks = checks(&strategies);
     conclude(&mut journal, strategies, arguments.strict)

@@ -17,7 +17,7 @@ mod tally;
 mod task;
 mod window;
 
-use std::{collections::BTreeSet, env, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -77,8 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if arguments.shared_writes {
         count::needs_valgrind()?;
     }
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let planned = Planned::new(arguments, &journal);
     let mut strategies = measure(planned.windows()?, &mut journal, &interrupt)?;
     if arguments.shared_writes {

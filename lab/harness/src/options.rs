@@ -10,7 +10,7 @@ use std::{
 use sealane_lab_model::error::Error;
 use serde::Serialize;
 
-use crate::journal::Journal;
+use crate::{interrupt::Interrupt, journal::Journal};
 
 /// The file that the document goes to.
 #[derive(Clone, Debug, clap::Args)]
@@ -140,6 +140,16 @@ pub struct Shuffled {
 }
 
 impl Shuffled {
+    /// What every run of rounds begins with: Ctrl-C that ends it between two of them, and its
+    /// journal.
+    ///
+    /// # Errors
+    /// Ctrl-C cannot be caught.
+    pub fn begin(&self) -> Result<(Journal, Interrupt), Error> {
+        let interrupt = Interrupt::catch()?;
+        Ok((Journal::begin(env::args().collect(), self.json.path()), interrupt))
+    }
+
     /// The number of rounds, as [`Rounds::number`] has it.
     pub fn number(&self) -> u32 {
         self.rounds.number()

@@ -23,7 +23,7 @@ use std::{
 use sealane_lab_model::{
     document::{BulkRound, HandshakeRound, Histogram},
     error::Error,
-    library::{Identity, TimedCall},
+    library::Identity,
     scenario::Negotiated,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -116,9 +116,6 @@ pub enum Reply {
         warm_up: u64,
         /// What both ends read back, the same every time.
         negotiated: Negotiated,
-        /// If it was asked for.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        holds: Vec<TimedCall>,
     },
     /// The window is closed.
     Window {
@@ -140,11 +137,6 @@ pub enum Reply {
         /// Times by name.
         #[serde(default)]
         times: BTreeMap<String, Histogram>,
-    },
-    /// Bytes per connection, as in [`MemoryResult`](sealane_lab_model::document::MemoryResult).
-    Memory {
-        /// By end and state.
-        bytes: BTreeMap<String, f64>,
     },
     /// There is no result.
     Failed {

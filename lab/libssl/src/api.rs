@@ -64,7 +64,6 @@ macro_rules! functions {
         }
     };
 }
-pub(crate) use {functions, objects};
 
 functions! {
     /// What every libssl has, and what only some have.
@@ -75,7 +74,6 @@ functions! {
     pub(crate) struct Api of "a libssl";
     required {
         fn BIO_ctrl(*mut Bio, c_int, c_long, *mut c_void) -> c_long;
-        fn BIO_free(*mut Bio) -> c_int;
         fn BIO_new(*const BioMethod) -> *mut Bio;
         fn BIO_read(*mut Bio, *mut c_void, c_int) -> c_int;
         fn BIO_s_mem() -> *const BioMethod;
@@ -156,8 +154,6 @@ functions! {
         fn SSL_get_group_id(*const Ssl) -> u16;
         fn SSL_get_peer_certificate(*const Ssl) -> *mut X509;
         fn SSL_session_reused(*const Ssl) -> c_int;
-        fn SSL_set0_rbio(*mut Ssl, *mut Bio);
-        fn SSL_set0_wbio(*mut Ssl, *mut Bio);
         fn SSL_set_tlsext_host_name(*mut Ssl, *const c_char) -> c_int;
         fn X509_STORE_get0_objects(*const X509Store) -> *const Stack;
         fn sk_num(*const Stack) -> c_int;

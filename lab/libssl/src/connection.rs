@@ -193,38 +193,6 @@ impl Connection {
         Session::new(self.library, raw)
     }
 
-    /// Gives back the memory in which bytes wait to come and go, if none wait: what a connection
-    /// over a socket does not have.
-    ///
-    /// # Errors
-    /// If the library cannot make new ones.
-    pub fn release(&mut self) -> Result<(), Error> {
-        let api = &self.library.api;
-        let (Some(set_incoming), Some(set_outgoing)) = (api.SSL_set0_rbio, api.SSL_set0_wbio)
-        else {
-            return Ok(());
-        };
-        if pending(api, self.incoming) > 0 || pending(api, self.outgoing) > 0 {
-            return Ok(());
-        }
-        let (incoming, outgoing) = (memory(api), memory(api));
-        if incoming.is_null() || outgoing.is_null() {
-            // SAFETY: BIO_free takes null; neither has another owner.
-            unsafe {
-                (api.BIO_free)(incoming);
-                (api.BIO_free)(outgoing);
-            }
-            return Err(api.error("BIO_new"));
-        }
-        // SAFETY: the connection takes both over and frees the older ones.
-        unsafe {
-            set_incoming(self.ssl, incoming);
-            set_outgoing(self.ssl, outgoing);
-        }
-        (self.incoming, self.outgoing) = (incoming, outgoing);
-        Ok(())
-    }
-
     /// Lets tickets go that the library holds back until the server writes.
     fn flush_tickets(&mut self) {
         if self.holds_tickets {

@@ -16,7 +16,7 @@ pub enum Error {
     /// An OpenSSL from before 1.1.0, whose functions are other ones.
     #[error(
         "{path} is {version}: in memory the lab drives 1.1.1 and later, and this one over sockets: \
-         sealane-lab bulk --over sockets --runtime asio --tls 1.2 --group p256 --stack {path}"
+         sealane-lab bulk --runtime asio --tls 1.2 --group p256 --stack {path}"
     )]
     Older {
         /// The file.

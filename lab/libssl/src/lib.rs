@@ -1,6 +1,5 @@
 //! Any libssl by its path, loaded while the program runs: a [`Library`] makes a [`Context`], which
-//! makes [`Connection`]s that take and give bytes in memory. [`s2n`] is the same for s2n-tls, and
-//! [`old_rustls`] for versions of rustls that cannot be linked beside the newest.
+//! makes [`Connection`]s that take and give bytes in memory.
 //!
 //! ```text
 //! Library::open(path)     Context::new(settings)     context.connect() / accept()
@@ -22,8 +21,6 @@ mod error;
 pub mod heap;
 mod library;
 mod loader;
-pub mod old_rustls;
-pub mod s2n;
 mod session;
 
 pub use agreed::Agreed;

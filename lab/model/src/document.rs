@@ -5,13 +5,9 @@
 //! known is absent. A reader refuses a document whose `schema` it does not know.
 
 mod file;
-mod findings;
-mod fleet;
-mod forecast;
 mod gate;
 mod invalid;
 mod kernel;
-mod kernel_forecast;
 mod live;
 mod strategies;
 
@@ -25,31 +21,27 @@ use crate::{
 };
 
 pub use file::{bytes, text};
-pub use findings::{
-    Amount, Finding, HOT_LINES_MAX, HotLine, PATH_FUNCTIONS_MAX, Recorded, SITES_MAX, Site,
-};
-pub use fleet::{Fleet, FleetFigure, FleetHour, FleetMoment};
-pub use forecast::{
-    Base, CauseWrites, Curve, CurvePoint, Forecast, ForecastComparison, KNEE, KNEE_THREADS_MIN,
-    Knee, LineCost, Profile, Score, ValidatedCurve, ValidatedPoint, Validation, Verdict,
-    VerdictKind,
-};
 pub use gate::{GateFigure, GateResult};
 pub use invalid::{Bottleneck, Invalid, NoVerdict};
 pub use kernel::{
     FILE_TABLE, KernelCall, KernelContention, KernelGrowth, KernelLedger, KernelOrigin, KernelRow,
     KernelWait,
 };
-pub use kernel_forecast::{KernelFigure, KernelForecast, KernelHold, KernelPath};
 pub use live::{
     Live, LiveAddress, LiveCall, LiveCalls, LiveFinding, LiveFunction, LiveFutex, LiveKind,
-    LiveLockCalls, LiveLockSite, LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
+    LivePath, LiveProcess, LiveProfile, LiveThread, LiveWork, Unseen,
 };
 pub use strategies::{Judgement, OverTime, Reason, Second};
 
 /// The name and version of this format. The number grows when a field changes its meaning or goes
 /// away; new fields do not change it.
 pub const SCHEMA: &str = "sealane-lab/1";
+/// The class of lines of the allocator, which are summed apart.
+pub const ALLOCATOR: &str = "allocator";
+/// The share of its speed per thread that a stack has to keep to be called level.
+pub const KNEE: f64 = 0.7;
+/// How the name of a line on the heap begins.
+pub const NAMELESS_MEMORY: &str = "memory written by ";
 /// The command whose strategies are Node's modes.
 pub const NODE_COMMAND: &str = "node";
 
@@ -81,36 +73,15 @@ pub struct Run {
     /// What `bulk` measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bulk: Vec<BulkSeries>,
-    /// What `memory` measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub memory: Vec<MemoryResult>,
     /// What `count` counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<CountResult>,
     /// What `count --kernel` counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_ledgers: Vec<KernelLedger>,
-    /// What `forecast --kernel` says, one per recording.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kernel_forecasts: Vec<KernelForecast>,
     /// What `gate` held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
-    /// What `forecast` and `why` say.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forecasts: Vec<Forecast>,
-    /// Pairs of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forecast_comparisons: Vec<ForecastComparison>,
-    /// What `validate` found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub validation: Option<Validation>,
-    /// What `findings` found.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub findings: Vec<Finding>,
-    /// What `fleet` simulated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fleet: Option<Fleet>,
     /// What `why PID` saw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub live: Vec<Live>,
@@ -263,12 +234,12 @@ pub struct Histogram {
 pub struct BulkSeries {
     /// [`Identity::name`].
     pub stack: String,
-    /// `memory`, `lanes`, `tokio`, `tokio-per-core`, `asio`.
+    /// `lanes` or `asio`.
     pub runtime: String,
     /// Who drove the sockets, with its version, where that is not the lab itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// `shared` or `per-lane`; absent in memory.
+    /// `shared` or `per-lane`.
     pub loops: Option<String>,
     /// `error-lock`, if that fault is emulated.
     pub emulate: Option<String>,
@@ -282,9 +253,6 @@ pub struct BulkSeries {
     pub messages: u64,
     /// Bytes per message.
     pub message_bytes: u64,
-    /// Plaintext bytes per record, in memory, if that was chosen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub record_bytes: Option<u64>,
     /// How what arrived was compared with what was sent, inside the clock: `sha256` or `compare`
     /// (byte by byte).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -297,7 +265,7 @@ pub struct BulkSeries {
     pub failure: Option<String>,
 }
 
-/// One transfer of everything, or one window in memory; all bytes were compared.
+/// One transfer of everything; all bytes were compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BulkRound {
     /// The place in the interleaved order.
@@ -323,57 +291,8 @@ pub struct BulkRound {
     /// The same by the lock's name, as the library has it; `emulated` is the driver's own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub locks: BTreeMap<String, u64>,
-    /// In memory: wall and CPU time of each end and of the rest, all threads together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends: Option<BulkEnds>,
     /// Why the round does not count, if it does not.
     pub invalid: Option<Invalid>,
-}
-
-/// Where the time of a window in memory went, all threads together:
-/// `send_ns + receive_ns + other_ns` is threads x window.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BulkEnds {
-    /// Wall time in the sender.
-    pub send_ns: u64,
-    /// Wall time in the receiver.
-    pub receive_ns: u64,
-    /// Wall time of the comparison and the clocks.
-    pub other_ns: u64,
-    /// CPU time in the sender.
-    pub send_cpu_ns: u64,
-    /// CPU time in the receiver.
-    pub receive_cpu_ns: u64,
-    /// Each thread's share.
-    pub per_thread: Vec<BulkThread>,
-}
-
-/// One thread's window in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BulkThread {
-    /// Plaintext bytes.
-    pub bytes: u64,
-    /// Wall time in the sender.
-    pub send_ns: u64,
-    /// Wall time in the receiver.
-    pub receive_ns: u64,
-}
-
-/// Memory of connections.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MemoryResult {
-    /// [`Identity::name`].
-    pub stack: String,
-    /// What was asked of it.
-    pub scenario: Scenario,
-    /// Connections held at once.
-    pub connections: u64,
-    /// Bytes per connection, by end and state: `server_established`, `server_idle`,
-    /// `client_established`, `client_idle`; and what is left when both ends are gone,
-    /// `kept_after_established` and `kept_after_idle`.
-    pub bytes: BTreeMap<String, f64>,
-    /// Why there are no figures.
-    pub failure: Option<String>,
 }
 
 /// What one handshake does, counted.

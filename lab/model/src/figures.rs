@@ -7,7 +7,6 @@
 pub mod bulk;
 pub mod count;
 pub mod handshake;
-pub mod memory;
 pub mod rounds;
 pub mod servers;
 

@@ -1,5 +1,4 @@
-//! What a library under test tells of itself: which one it is, [`Identity`], and how long calls
-//! take that hold a lock of its own, [`TimedCall`].
+//! The name and version that a library under test tells of itself: [`Identity`].
 
 use serde::{Deserialize, Serialize};
 
@@ -16,15 +15,4 @@ pub struct Identity {
     pub sha256: String,
     /// The flags it was built with, as far as it tells.
     pub build: String,
-}
-
-/// Calls of one function that hold a lock of the library's own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TimedCall {
-    /// The function's name without its type's.
-    pub function: String,
-    /// How often it was called, warm-up included.
-    pub calls: u64,
-    /// How long a call took, the mean, without the clock's own time.
-    pub ns: f64,
 }

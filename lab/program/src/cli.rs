@@ -5,18 +5,15 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
-use clap_mangen::Man;
+use clap::{Parser, Subcommand};
 use sealane_lab_exhibits::{
-    certificates::{self, decoding::DecodingTask, task::CertificateTask},
-    contexts::{self, ContextsTask},
+    certificates::{decoding::DecodingTask, task::CertificateTask},
+    contexts::ContextsTask,
     offload::{self, OffloadTask},
-    references::{self, ReferencesTask},
-    ring::{self, trial::RingTask},
-    tickets::{self, TicketsTask},
+    references::ReferencesTask,
+    ring::trial::RingTask,
+    tickets::TicketsTask,
 };
-use sealane_lab_fleet as fleet;
 use sealane_lab_harness::trial::{self, entry};
 use sealane_lab_model::error::Error;
 use sealane_lab_report::page;
@@ -25,17 +22,11 @@ use sealane_lab_servers::{
     node::{self, NodeTask},
     servers::{self, backend, relay},
 };
-use sealane_lab_sharing::{
-    count, findings, forecast, gate, kernel_ledger,
-    tables::{self, TablesTask},
-    validate,
-};
+use sealane_lab_sharing::{count, gate, kernel_ledger, tables::TablesTask};
 use sealane_lab_stacks::{
     bulk::{self, task::BulkTask},
     handshake::{self, Handshakes},
-    inventory,
-    memory::{self, Memory},
-    stacks,
+    inventory, stacks,
 };
 
 use crate::{quick, why, writeups};
@@ -51,64 +42,29 @@ struct Arguments {
 enum Subject {
     /// MB/s of TLS stacks in memory and over loopback sockets, by runtime
     Bulk(bulk::Arguments),
-    /// Certificates of many names: one owner for all, every connection for itself, or a lane's own
-    Certificates(certificates::Arguments),
     /// Loads any TLS server: handshakes, keep-alive, resumption, closed or open loop
     Connect(connect::Arguments),
-    /// Who builds TLS client contexts, and what it costs, against Redis and MongoDB's protocol
-    Contexts(contexts::Arguments),
     /// Counts instructions, locks and shared cache-line writes per handshake, exactly
     #[command(after_long_help = kernel_ledger::EXAMPLES)]
     Count(Box<Counting>),
-    /// What TLS stacks share per handshake, from recordings: a page with each one's culprit
-    Findings(findings::Arguments),
-    /// A fleet that renews a million certificates, simulated: machines, authority and store fail
-    Fleet(fleet::Arguments),
-    /// From counts, what share of its speed a thread keeps on many cores, and what stops it
-    Forecast(forecast::Arguments),
     /// Fails a build that exceeds its shared writes, locks or instructions per operation
     Gate(gate::Arguments),
     /// Handshakes per second and thread, in memory, by stack and number of threads
     Handshake(handshake::Arguments),
-    /// Bytes per connection, server and client, established and idle
-    Memory(memory::Arguments),
     /// The package sealane beside Node's own TLS: one process, hybrid, cluster, plain, nginx
     Node(node::Arguments),
-    /// TLS in one I/O loop, or on worker threads behind it: locked queues, or rings
-    Offload(offload::Arguments),
-    /// One object's references, counted behind a lock, by an atomic, or by each lane for itself
-    References(references::Arguments),
     /// Draws runs as one HTML file
     Report(page::Arguments),
     /// A report of this machine in under three minutes
     Quick(quick::Arguments),
-    /// The same bytes through a lock, TLSnappy's ring, rtrb and bytering
-    Ring(ring::Arguments),
     /// Real TLS servers side by side on this machine: CPU, memory, rate, latency, and the floor
     Servers(Box<servers::Arguments>),
     /// The TLS stacks that can be measured here; builds more
     Stacks(inventory::Arguments),
-    /// One file table for all threads, one for each, and a process each
-    Tables(tables::Arguments),
-    /// Ticket keys under a mutex, under a read-write lock, and derived by each lane for itself
-    Tickets(tickets::Arguments),
-    /// Forecasts beside published curves of 80 cores: how far off they are
-    Validate(validate::Arguments),
-    /// Why a stack stops scaling, or what a running server waits for
+    /// What a running server waits for, or what the threads of a stack share, and where
     Why(why::Arguments),
-    /// Six faults beside their remedies, in under ten minutes, as one page
-    Writeups(writeups::Arguments),
-
-    /// A completion script for your shell, on standard output
-    Completions {
-        /// The shell
-        shell: Shell,
-    },
-    /// The man page of the lab, or of one of its commands, on standard output
-    Man {
-        /// A command
-        command: Option<String>,
-    },
+    /// Six faults beside their remedies, in under ten minutes, as one page; or one of them alone
+    Writeups(Box<writeups::Arguments>),
 
     /// One process, one stack: what the measuring commands start, and what instruments run
     #[command(hide = true)]
@@ -153,36 +109,20 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
         // It has more to say than yes or no.
         Subject::Gate(arguments) => return gate::run(&arguments),
         Subject::Bulk(arguments) => bulk::run(&arguments),
-        Subject::Certificates(arguments) => certificates::run(&arguments),
         Subject::Connect(arguments) => connect::run(&arguments),
-        Subject::Contexts(arguments) => contexts::run(&arguments),
         Subject::Count(arguments) if arguments.kernel.is_asked() => {
             let (json, repeats) = arguments.own.kept();
             kernel_ledger::run(&arguments.kernel, json, repeats)
         }
         Subject::Count(arguments) => count::run(&arguments.own),
-        Subject::Findings(arguments) => {
-            findings::run(&arguments, page::findings::tell).map(|()| true)
-        }
-        Subject::Fleet(arguments) => fleet::run(&arguments),
-        Subject::Forecast(arguments) => forecast::run(&arguments),
         Subject::Handshake(arguments) => handshake::run(&arguments),
-        Subject::Memory(arguments) => memory::run(&arguments),
         Subject::Node(arguments) => node::run(&arguments),
-        Subject::Offload(arguments) => offload::run(&arguments),
-        Subject::References(arguments) => references::run(&arguments),
         Subject::Report(arguments) => page::run(&arguments),
         Subject::Quick(arguments) => quick::run(&arguments),
-        Subject::Ring(arguments) => ring::run(&arguments),
         Subject::Servers(arguments) => servers::run(&arguments),
         Subject::Stacks(arguments) => inventory::run(&arguments),
-        Subject::Tables(arguments) => tables::run(&arguments),
-        Subject::Tickets(arguments) => tickets::run(&arguments),
-        Subject::Validate(arguments) => validate::run(&arguments),
         Subject::Why(arguments) => why::run(&arguments),
         Subject::Writeups(arguments) => writeups::run(&arguments),
-        Subject::Completions { shell } => completions(shell).map(|()| true),
-        Subject::Man { command } => man(command.as_deref()).map(|()| true),
         Subject::Trial(arguments) => trial::run(&arguments, &TASKS),
         Subject::Backend => backend::run().map(|()| true),
         Subject::OffloadServer(arguments) => offload::serve(&arguments).map(|()| true),
@@ -191,45 +131,14 @@ fn outcome(subject: Subject) -> Result<ExitCode, Error> {
     result.map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn completions(shell: Shell) -> Result<(), Error> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "sealane-lab", &mut script);
-    print(&script)
-}
-
-fn man(command: Option<&str>) -> Result<(), Error> {
-    let mut top = Arguments::command().disable_help_subcommand(true);
-    top.build();
-    let subject = match command {
-        None => top,
-        Some(name) => top.find_subcommand(name).cloned().ok_or_else(|| {
-            Error::Check(format!("there is no command {name:?}; sealane-lab --help lists them"))
-        })?,
-    };
-    let source = concat!("sealane-lab ", env!("CARGO_PKG_VERSION"));
-    let mut page = Vec::new();
-    let rendered = Man::new(subject).manual("Sealane").source(source).render(&mut page);
-    rendered.map_err(Error::io("make the man page"))?;
-    print(&page)
-}
-
-fn print(bytes: &[u8]) -> Result<(), Error> {
-    match io::stdout().write_all(bytes) {
-        // Whoever read it has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(Error::io("standard output")),
-    }
-}
-
 /// What trials can be told to do.
-const TASKS: [trial::Entry; 13] = [
+const TASKS: [trial::Entry; 12] = [
     entry::<BulkTask>(),
     entry::<CertificateTask>(),
     entry::<ContextsTask>(),
     entry::<DecodingTask>(),
     entry::<Handshakes>(),
     entry::<stacks::Asked>(),
-    entry::<Memory>(),
     entry::<NodeTask>(),
     entry::<OffloadTask>(),
     entry::<ReferencesTask>(),

@@ -32,10 +32,6 @@ pub(crate) struct Arguments {
     /// Allows strace where nothing better works: it slows the server by many times
     #[arg(long, help_heading = RUNNING)]
     allow_slow: bool,
-    /// Counts calls of lock functions for 2 more seconds: slows a server that takes many locks by
-    /// up to 100 times
-    #[arg(long, help_heading = RUNNING)]
-    uprobes: bool,
     #[command(flatten)]
     json: Json,
     /// Draws everything there, as one page
@@ -52,8 +48,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<bool, Error> {
     match arguments.target.parse() {
         Ok(pid) => process(pid, arguments),
-        Err(_) if arguments.uprobes || arguments.allow_slow => Err(Error::Check(
-            "--uprobes and --allow-slow are for a running server, and this is no process id".into(),
+        Err(_) if arguments.allow_slow => Err(Error::Check(
+            "--allow-slow is for a running server, and this is no process id".into(),
         )),
         Err(_) => {
             let Arguments { json, html, .. } = arguments;
@@ -67,8 +63,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, Error> {
 fn process(pid: u32, arguments: &Arguments) -> Result<bool, Error> {
     let stop = Interrupt::catch()?;
     let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
-    let Arguments { seconds, allow_slow, uprobes, .. } = *arguments;
-    let live = live::watch(pid, Wish { seconds, allow_slow, uprobes }, &stop)?;
+    let Arguments { seconds, allow_slow, .. } = *arguments;
+    let live = live::watch(pid, Wish { seconds, allow_slow }, &stop)?;
     let text = table::text(&live);
     let ended = live.ended;
     journal.run.live.push(live);

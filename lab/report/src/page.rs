@@ -2,32 +2,24 @@
 
 mod card;
 mod carried;
-mod costs;
-mod curves;
-pub mod findings;
-mod fleet;
 mod frame;
 mod headline;
-mod kernel;
 mod live;
 mod lock_paths;
-mod matrix;
 mod method;
 mod node;
-mod outlook;
 mod over_time;
 mod peers;
 mod picture;
 mod service;
 mod sharing;
 mod sources;
+mod spectrum;
 pub mod stories;
 mod strategies;
 mod terminators;
 pub(crate) mod threads;
-mod times;
 pub(crate) mod transfer;
-mod validation;
 mod verdicts;
 mod waiting;
 pub mod writeups;
@@ -149,19 +141,13 @@ fn page(sources: &mut Sources) -> String {
 fn render(sources: &Sources, raw: bool) -> String {
     let sections = [
         threads::section(sources),
-        curves::section(sources),
         terminators::section(sources),
         node::section(sources),
-        fleet::section(sources),
         live::section(sources),
         verdicts::section(sources),
         sharing::section(sources),
-        kernel::section(sources),
-        validation::section(sources),
         strategies::section(sources),
-        times::section(sources),
         transfer::bulk_section(sources),
-        transfer::memory_section(sources),
         Some(method::section(sources, raw)),
     ];
     let sections: Vec<frame::Section> = sections.into_iter().flatten().collect();

@@ -1,4 +1,4 @@
-//! Plots as SVG text: [`LinePlot`], [`BarPlot`], [`IntervalPlot`], [`Icicle`], each drawn into
+//! Plots as SVG text: [`LinePlot`], [`BarPlot`], [`Icicle`], each drawn into
 //! a [`Drawing`].
 //!
 //! Nothing here knows where figures come from. The same input gives the same bytes. Colours are
@@ -6,7 +6,6 @@
 
 mod bars;
 mod icicle;
-mod intervals;
 mod lines;
 pub(crate) mod palette;
 mod scale;
@@ -14,8 +13,7 @@ mod svg;
 
 pub(crate) use bars::{Bar, BarPlot, Floor, Row, Segment};
 pub(crate) use icicle::{Icicle, Path, Step};
-pub(crate) use intervals::{Interval, IntervalPlot};
-pub(crate) use lines::{Diagonal, Level, LinePlot, Moment, Point, Reading, Series, Switch, Ticks};
+pub(crate) use lines::{Diagonal, LinePlot, Moment, Point, Reading, Series, Switch, Ticks};
 pub(crate) use scale::Scale;
 pub(crate) use svg::escape;
 
@@ -46,30 +44,6 @@ pub(crate) struct Key {
     pub(crate) label: String,
     /// An index into [`palette::COLORS`], taken round.
     pub(crate) color: usize,
-    pub(crate) ink: Ink,
-}
-
-/// How a series is drawn, so that one sees how its figures came to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Ink {
-    /// Forecast: dashes without signs.
-    Dashed,
-    /// Somebody else's: open signs without a line.
-    Signs,
-    /// Taken here: a line, with a sign at each figure.
-    #[default]
-    Solid,
-}
-
-impl Ink {
-    /// What is added to the class of a series' swatch.
-    pub(crate) fn class(self) -> &'static str {
-        match self {
-            Self::Dashed => " dashed",
-            Self::Signs => " marks",
-            Self::Solid => "",
-        }
-    }
 }
 
 /// Width of every plot in user units; its font is about 12 of them.

@@ -19,7 +19,7 @@ mod task;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -27,8 +27,6 @@ use std::{
 
 use sealane_lab_harness::{
     credentials::{Credentials, Side},
-    interrupt::Interrupt,
-    journal::Journal,
     options::Shuffled,
     strategies::{Cell, Plan, Strict, conclude, counted, measure, measured},
     trial::Task,
@@ -90,8 +88,7 @@ pub struct Arguments {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let plan = arguments.plan(folder.path())?;
     let mut measured = measure(plan, &mut journal, &interrupt)?;

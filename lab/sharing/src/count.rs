@@ -9,22 +9,13 @@
 
 mod allocations;
 mod class;
-mod code;
-mod held;
-mod holding;
-mod holds;
 mod instructions;
 mod lines;
 mod locks;
-mod operation;
-mod paths;
 mod plain;
 mod progress;
-mod record;
-mod recorded;
 mod run;
 mod serve;
-mod shadow;
 mod slope;
 mod subject;
 mod symbols;
@@ -49,7 +40,6 @@ use sealane_lab_harness::{
 use sealane_lab_model::{
     document::{CountResult, SharedWrites},
     error::Error,
-    recording::Recording,
     scenario::{Cipher, Group, Key, Kind, Scenario, Share, Version},
 };
 use sealane_lab_stacks::{handshake::task::fault::Fault, stacks};
@@ -88,10 +78,10 @@ pub struct Arguments {
     /// Counts so often and says whether every time gave the same
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20))]
     repeats: u32,
-    /// Handshakes per thread in a memory trace, after as many to warm up [default: 2, or 1 to
-    /// record, of a kind that resumes after 2]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=50))]
-    handshakes: Option<u64>,
+    /// Handshakes per thread in a memory trace, after as many to warm up
+    #[arg(long, default_value_t = HANDSHAKES,
+          value_parser = clap::value_parser!(u64).range(1..=50))]
+    handshakes: u64,
     /// Counts instructions; without any of these three, all are counted
     #[arg(long)]
     instructions: bool,
@@ -101,11 +91,6 @@ pub struct Arguments {
     /// Counts writes to cache lines that another thread writes too
     #[arg(long)]
     lines: bool,
-    /// Writes there what one thread does between the lines that it shares, which `forecast` reads;
-    /// counts lines, of one stack, once
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["serve", "repeats",
-        "instructions", "locks"])]
-    record: Option<PathBuf>,
     #[command(flatten)]
     json: Json,
 }
@@ -197,24 +182,11 @@ impl Counted {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    if arguments.record.is_some() && arguments.stack.len() != 1 {
-        return Err(Error::Check("--record is of one stack; run it once for each".into()));
+    if arguments.asked.is_bulk() && arguments.serve.is_some() {
+        let remedy = "--kind bulk is of stacks; a running server has --load bulk";
+        return Err(Error::Check(remedy.into()));
     }
-    if arguments.asked.is_bulk() && (arguments.record.is_some() || arguments.serve.is_some()) {
-        return Err(Error::Check(
-            "--kind bulk is of stacks, and has no recording; a running server has --load bulk"
-                .into(),
-        ));
-    }
-    let folder = arguments.record.as_deref().and_then(Path::parent);
-    if let Some(folder) = folder.filter(|it| !it.as_os_str().is_empty() && !it.is_dir()) {
-        return Err(Error::Check(format!(
-            "--record: there is no folder {}; make it first",
-            folder.display()
-        )));
-    }
-    let usual = if arguments.record.is_some() { HANDSHAKES_RECORDED } else { HANDSHAKES_COUNTED };
-    let tools = Tools::new(arguments.handshakes.unwrap_or(usual))?;
+    let tools = Tools::new(arguments.handshakes)?;
     let mut journal = Journal::begin(env::args().collect(), arguments.json.path());
     let mut well = true;
     if let Some(sealane) = &arguments.serve {
@@ -281,7 +253,6 @@ fn counted(
     tools: &Tools,
 ) -> Result<(CountResult, String), Error> {
     let Arguments { instructions, locks, lines, repeats, .. } = *arguments;
-    let lines = lines || arguments.record.is_some();
     let all = !(instructions || locks || lines);
     let mut times = Vec::new();
     for time in 1..=repeats {
@@ -299,14 +270,7 @@ fn counted(
         }
         if all || lines {
             step("shared lines");
-            let counted = match &arguments.record {
-                Some(file) => {
-                    let (counted, recording) = subject.recording(tools)?;
-                    recording.write(file)?;
-                    counted
-                }
-                None => subject.lines(tools)?,
-            };
+            let counted = subject.lines(tools)?;
             result.shared_writes = Some(counted.writes);
             // The trace tells them too, with the reading of the clock around each step.
             result.instructions.get_or_insert(counted.instructions);
@@ -314,6 +278,11 @@ fn counted(
         times.push(result);
     }
     Ok(subject::merged(times))
+}
+
+/// A result as text for a terminal.
+pub fn text(result: &CountResult) -> String {
+    table::text(result)
 }
 
 /// Locks of one stack, with the call paths to them.
@@ -326,28 +295,28 @@ pub fn locks(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<CountR
     Ok(CountResult { locks: Some(subject.locks(&tools, true)?), ..subject.result() })
 }
 
-/// Shared lines of one stack, and what a thread does between them.
+/// Shared lines of one stack.
 ///
 /// # Errors
 /// If valgrind is missing or fails, or what stopped the trial.
-pub fn recorded(
+pub fn shared_lines(
     stack: &str,
     scenario: Scenario,
     stop: &Interrupt,
-) -> Result<(CountResult, Recording), Error> {
+) -> Result<CountResult, Error> {
     let (subject, tools) = alone(stack, scenario, stop)?;
     tools.progress.step(format!("{stack}: shared lines"));
-    let (counted, recording) = subject.recording(&tools)?;
+    let counted = subject.lines(&tools)?;
     let shared_writes = Some(counted.writes);
     let instructions = Some(counted.instructions);
-    Ok((CountResult { shared_writes, instructions, ..subject.result() }, recording))
+    Ok(CountResult { shared_writes, instructions, ..subject.result() })
 }
 
 /// One stack that is counted once.
 fn alone(stack: &str, scenario: Scenario, stop: &Interrupt) -> Result<(Subject, Tools), Error> {
     let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let (stop, progress) = (stop.clone(), Progress::start());
-    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES_RECORDED };
+    let tools = Tools { folder, stop, progress, handshakes: HANDSHAKES };
     Ok((Subject::new(stack, scenario, None)?, tools))
 }
 
@@ -419,28 +388,6 @@ pub fn allocations(
     allocations::count([(&short.0, short.1), (&long.0, long.1)], stop)
 }
 
-/// The same, and what one of the threads does between these writes, without its time; or what keeps
-/// it from being recorded here.
-///
-/// # Errors
-/// Those of [`shared_writes`].
-pub fn shared_writes_recorded(
-    task: &Task,
-    operations: u64,
-    stop: &Interrupt,
-) -> Result<(SharedWrites, Result<Recording, Error>), Error> {
-    if let Err(lacking) = subject::needs_what_recordings_need() {
-        return Ok((shared_writes(task, operations, stop)?, Err(lacking)));
-    }
-    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
-    let progress = Progress::start();
-    progress.step("recording");
-    let (counted, recording) =
-        lines::record(&program(task)?, operations, folder.path(), stop, &progress)?;
-    let command = env::args().collect();
-    Ok((counted.writes, Ok(Recording { command, ..recording })))
-}
-
 /// The process that `task` runs in.
 fn program(task: &Task) -> Result<Program, Error> {
     let command = launch::command(task)?;
@@ -469,6 +416,5 @@ pub fn needs_valgrind() -> Result<(), Error> {
 
 /// Lengths of as many digits each: a task's own text is as long in both.
 const ALLOCATING_OPERATIONS: [u64; 2] = [10, 60];
-/// What a recording takes, after the warm-up: counts of handshakes are whole numbers.
-const HANDSHAKES_COUNTED: u64 = 2;
-const HANDSHAKES_RECORDED: u64 = 1;
+/// Handshakes per thread in a trace.
+const HANDSHAKES: u64 = 2;

@@ -57,7 +57,7 @@ use crate::{
 pub struct Arguments {
     /// Counts what threads or processes of servers share in the kernel: file tables, memory maps,
     /// epoll instances, listening sockets, futexes, timers
-    #[arg(long, conflicts_with_all = ["stack", "serve", "record", "handshakes", "instructions",
+    #[arg(long, conflicts_with_all = ["stack", "serve", "handshakes", "instructions",
         "locks", "lines"])]
     kernel: bool,
     /// The binary of sealane, a release build

@@ -1,16 +1,11 @@
-//! What threads share, counted and forecast: [`count`] and the kernel's ledger, the [`gate`], and
-//! from recordings the [`replay`], the [`forecast`] and the [`findings`].
+//! Counts of the memory and of the kernel's objects that threads share: [`count`], the kernel's
+//! ledger, and the [`gate`].
 #![forbid(unsafe_code)]
 
 pub mod count;
-pub mod findings;
-pub mod forecast;
 pub mod gate;
 pub mod kernel_ledger;
-pub mod replay;
 pub mod tables;
-pub mod transfer;
-pub mod validate;
 
 use std::io::{self, Write};
 

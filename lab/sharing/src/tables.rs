@@ -9,10 +9,9 @@
 mod judge;
 mod task;
 
-use std::{collections::BTreeSet, env, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use sealane_lab_harness::{
-    interrupt::Interrupt,
     journal::Journal,
     options::Shuffled,
     strategies::{Cell, Plan, Strict, conclude, counted, measure, measured},
@@ -85,8 +84,7 @@ impl Strategy {
 /// # Errors
 /// What stopped it.
 pub fn run(arguments: &Arguments) -> Result<bool, Error> {
-    let interrupt = Interrupt::catch()?;
-    let mut journal = Journal::begin(env::args().collect(), arguments.shuffled.json.path());
+    let (mut journal, interrupt) = arguments.shuffled.begin()?;
     let plan = plan(arguments, &journal)?;
     let mut strategies = measure(plan, &mut journal, &interrupt)?;
     judge::judge(&mut strategies, journal.run.machine.processors);

@@ -1,5 +1,4 @@
-//! The command `bulk`: MB/s of TLS stacks, in memory by record and message size, and over loopback
-//! sockets by who drives them.
+//! The command `bulk`: MB/s of TLS stacks over loopback sockets, by runtime, loops and threads.
 //!
 //! ```text
 //! Arguments --plan--> BulkTask per cell --a process each, in rounds--> BulkSeries --> table, files
@@ -11,10 +10,8 @@ pub(crate) mod asio;
 mod compat;
 mod content;
 mod control;
-mod in_memory;
 mod judge;
 mod on_lanes;
-mod on_tokio;
 mod plan;
 mod rounds;
 pub(crate) mod sockets;
@@ -25,7 +22,6 @@ use std::{
     fs,
     io::{self, Write},
     path::PathBuf,
-    sync::Arc,
 };
 
 use sealane_lab_harness::{
@@ -45,7 +41,6 @@ pub use table::{csv, text};
 use crate::{
     bulk::{
         asio::Library,
-        plan::Over,
         task::{BulkTask, Emulation, FaultKind, Loops, Runtime, Verify},
     },
     stacks::{self, libssl},
@@ -54,11 +49,7 @@ use crate::{
 /// The arguments of `bulk`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Through memory only, or over loopback sockets
-    #[arg(long, value_enum, default_value_t = Over::Memory)]
-    over: Over,
-    /// Stacks by name, or libssl by path; default: all in memory, and over sockets sealane,
-    /// rustls and the system's OpenSSL
+    /// Stacks by name, or libssl by path; default: sealane and the system's OpenSSL
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     stack: Vec<String>,
     /// Threads, which do the work of both ends; default: as many as processors
@@ -68,22 +59,14 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = plan::bytes,
           default_value = "1M")]
     size: Vec<usize>,
-    /// Plaintext bytes per record, in memory
-    #[arg(long, value_delimiter = ',', value_name = "BYTES", value_parser = plan::bytes,
-          default_value = "16K")]
-    record: Vec<usize>,
-    /// How long each thread works in a round, in memory
-    #[arg(long, value_name = "MS", default_value_t = 500,
-          value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    window_ms: u64,
-    /// Connections, over sockets
+    /// Connections
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "8")]
     connections: Vec<usize>,
-    /// Messages per connection, over sockets
+    /// Messages per connection
     #[arg(long, value_name = "N", default_value_t = 100)]
     messages: u64,
     /// Who drives the sockets
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "lanes,tokio")]
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "lanes,asio")]
     runtime: Vec<Runtime>,
     /// One event loop for all threads, or one for each
     #[arg(long, value_delimiter = ',', value_enum, default_value = "shared,per-lane")]
@@ -92,9 +75,9 @@ pub struct Arguments {
     /// as OS X handed them out
     #[arg(long, value_delimiter = ',', value_enum, default_value = "none")]
     emulate: Vec<Emulation>,
-    /// How arriving bytes are checked, inside the clock [default: sha256 over sockets]
-    #[arg(long, value_enum)]
-    verify: Option<Verify>,
+    /// How arriving bytes are checked, inside the clock
+    #[arg(long, value_enum, default_value = "sha256")]
+    verify: Verify,
     /// Leaves threads to the scheduler
     #[arg(long)]
     no_pin: bool,
@@ -119,7 +102,7 @@ pub struct Arguments {
     /// Headers for a libssl by path under Asio; default: beside it, or the system's
     #[arg(long, value_name = "FOLDER")]
     include: Option<PathBuf>,
-    /// Prints another tool's lines in place of the table
+    /// Prints the lines of the write-up's program in place of the table
     #[arg(long, value_enum)]
     compat: Option<compat::Tool>,
     #[command(flatten)]
@@ -166,9 +149,9 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut text = String::new();
     match arguments.compat {
         None => text = self::text(run),
-        Some(tool) => {
+        Some(compat::Tool::Asio) => {
             for series in &run.bulk {
-                text.push_str(&compat::lines(tool, series)?);
+                text.push_str(&compat::lines(series)?);
                 if Shown::of(&series.rounds).is_hint() {
                     let (name, tally) = (table::name(series), Tally::of(&series.rounds));
                     let _ = writeln!(io::stderr(), "{name}: every round was disturbed: {tally}");
@@ -208,12 +191,8 @@ fn carry(task: &BulkTask) -> Result<BulkOutcome, Error> {
         return asio::run(task, &library(task)?);
     }
     let stack = stacks::load(&task.stack)?;
-    let prepared: Arc<_> = stack.prepare(&task.scenario, &credentials)?.into();
-    let (negotiated, round) = match task.runtime {
-        Runtime::Lanes => on_lanes::run(task, prepared),
-        Runtime::Tokio | Runtime::TokioPerCore => on_tokio::run(task, prepared.as_ref()),
-        Runtime::Memory | Runtime::Asio => in_memory::run(task, prepared.as_ref()),
-    }?;
+    let prepared = stack.prepare(&task.scenario, &credentials)?;
+    let (negotiated, round) = on_lanes::run(task, prepared.into())?;
     Ok(BulkOutcome { stack: stack.identity(), driver: None, negotiated, round })
 }
 
@@ -223,8 +202,11 @@ fn library(task: &BulkTask) -> Result<Library, Error> {
     if task.stack == "openssl" {
         return Ok(Library::new(&task.stack, None, include));
     }
-    let unknown = || Err(Error::Unsupported(format!("Asio cannot drive {}", task.stack)));
-    let path = libssl::path_of(&task.stack).unwrap_or_else(unknown)?;
+    let Some(path) = libssl::path_of(&task.stack) else {
+        stacks::load(&task.stack)?;
+        return Err(Error::Unsupported(format!("Asio cannot drive {}", task.stack)));
+    };
+    let path = path?;
     // Whoever can load it knows that it is a libssl at all; an older one, only its own driver can.
     match sealane_libssl::Library::open(&path) {
         Ok(_) | Err(sealane_libssl::Error::Older { .. }) => {}

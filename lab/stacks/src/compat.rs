@@ -80,22 +80,6 @@ pub(crate) fn handshake_lines(
     }
 }
 
-/// The two lines of a bulk benchmark: MiB per second of sending and of receiving, by thread.
-#[must_use]
-pub(crate) fn bulk_lines(tool: Tool, scenario: &Scenario, send: &[f64], receive: &[f64]) -> String {
-    let fields = |way: &str| match tool {
-        Tool::OpensslBench => {
-            let (version, suite) = openssl_names(scenario);
-            format!("bulk\t{way}\t{version}\t{suite}")
-        }
-        Tool::RustlsBench => {
-            let (version, suite) = rustls_names(scenario);
-            format!("bulk\t{version}\t{suite}\tmax_fragment_size:default\t{way}")
-        }
-    };
-    line(tool, &fields("send"), send, "MB/s") + &line(tool, &fields("recv"), receive, "MB/s")
-}
-
 /// One line: `fields`, then one rate, or that of each thread, their sum and their mean.
 fn line(tool: Tool, fields: &str, rates: &[f64], unit: &str) -> String {
     let number = |value: f64| match tool {

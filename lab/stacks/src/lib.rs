@@ -6,7 +6,7 @@ pub mod bulk;
 mod compat;
 pub mod handshake;
 pub mod inventory;
-pub mod memory;
+#[cfg(test)]
 mod pair;
 pub mod stack;
 pub mod stacks;

@@ -11,7 +11,7 @@ use std::any::Any;
 use sealane_lab_harness::credentials::Credentials;
 use sealane_lab_model::{
     error::Error,
-    library::{Identity, TimedCall},
+    library::Identity,
     scenario::{Negotiated, Scenario},
 };
 
@@ -29,15 +29,6 @@ pub trait Stack: Send + Sync {
         scenario: &Scenario,
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error>;
-
-    /// Times from now on, in what is prepared, the calls that hold a lock which nothing can
-    /// interpose; a stack without such locks does nothing.
-    fn time_holds(&self) {}
-
-    /// What was timed.
-    fn holds(&self) -> Vec<TimedCall> {
-        Vec::new()
-    }
 }
 
 /// What the threads of a trial may share.
@@ -106,15 +97,6 @@ pub trait Endpoint: Send {
 
     /// A client's session for [`Worker::client`], if the server has given one.
     fn session(&mut self) -> Option<Session>;
-
-    /// Gives back what a connection needs only while bytes come and go in memory, and what its
-    /// library keeps for the next ones if it can: before memory is measured.
-    ///
-    /// # Errors
-    /// What the library tells.
-    fn release(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
 }
 
 /// Whether a handshake is over at this end.

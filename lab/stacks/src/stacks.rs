@@ -9,8 +9,6 @@
 //! | `share = context` | one server context and one client context for all threads |
 //! | `share = session` | the same, and clients share what they resume: one session, or a store |
 //! | `share = thread` | each thread has both to itself, and resumes its own sessions |
-//!
-//! Beside the libraries stands work whose counts are known beforehand, `synthetic`.
 
 /// What an end of every library behind the crate sealane-libssl does the same way.
 macro_rules! carried {
@@ -51,11 +49,8 @@ pub(crate) mod cache;
 mod identity;
 pub mod libssl;
 mod linked;
-mod old_rustls;
 mod rustls;
-mod s2n;
 pub mod sealane;
-pub mod synthetic;
 
 use sealane_lab_model::error::Error;
 
@@ -93,13 +88,10 @@ struct Family {
 }
 
 /// A new stack is one line here; the first family that knows a name loads it.
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 3] = [
     Family { names: sealane::names, load: sealane::load },
     Family { names: rustls::names, load: rustls::load },
-    Family { names: old_rustls::names, load: old_rustls::load },
-    Family { names: synthetic::names, load: synthetic::load },
     Family { names: libssl::names, load: libssl::load },
-    Family { names: s2n::names, load: s2n::load },
 ];
 
 fn unknown(name: &str) -> String {

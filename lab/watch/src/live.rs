@@ -5,7 +5,6 @@
 //!                +- /proc: CPU, run delay, what each thread sleeps in ----> threads
 //! the server and +- perf: software clock, begins of waits in futex -------> profile, call paths
 //! its children   +- bpftrace, perf trace or strace: system calls ---------> calls, futex, accepts
-//!                +- bpftrace's uprobes, only if asked for -----------------> lock calls
 //!                                                   diagnosis: rules over all of it -> findings
 //! ```
 
@@ -22,7 +21,6 @@ pub mod table;
 mod target;
 mod threads;
 pub mod tool;
-mod uprobes;
 
 use std::{
     thread,
@@ -48,8 +46,6 @@ pub struct Wish {
     pub seconds: u32,
     /// Instruments that slow the server by many times are allowed.
     pub allow_slow: bool,
-    /// Calls of lock functions are counted too.
-    pub uprobes: bool,
 }
 
 /// Watches process `pid` and what it started.
@@ -109,11 +105,8 @@ pub fn watch(pid: u32, wish: Wish, stop: &Interrupt) -> Result<Live, Error> {
         ..Live::default()
     };
     add(&mut live, told, profiled);
-    if wish.uprobes && target.lives() && !stop.is_pressed() {
-        live.lock_calls = kept(uprobes::count(&live.processes, stop), &mut live.unseen);
-    }
     live.ended = !target.lives();
-    finish(&mut live, wish);
+    finish(&mut live);
     Ok(live)
 }
 
@@ -180,16 +173,9 @@ fn lock_share(samples: &Samples, tid: u32) -> f64 {
 }
 
 /// Sums, what had to be left out, and the verdict.
-fn finish(live: &mut Live, wish: Wish) {
+fn finish(live: &mut Live) {
     let used: u64 = live.threads.iter().map(|thread| thread.cpu_ns).sum();
     live.processors_used = used as f64 / 1e9 / live.watched_seconds.max(f64::MIN_POSITIVE);
-    if !wish.uprobes {
-        live.unseen.push(Unseen {
-            what: "calls of lock functions that did not have to wait".into(),
-            why: "probes slow a server that takes many locks by up to 100 times".into(),
-            remedy: format!("add --uprobes: they stay for {} seconds", uprobes::PROBE_SECONDS),
-        });
-    }
     if live.processes.len() >= target::PROCESSES_MAX {
         live.unseen.push(Unseen {
             what: format!("processes beyond the first {}", target::PROCESSES_MAX),

@@ -10,12 +10,9 @@ use sealane_lab_model::{
     statistics::{Row, Spread, compare},
 };
 
-use crate::{
-    contexts::{
-        target::Protocol,
-        task::{STRATEGIES, Strategy},
-    },
-    outlook,
+use crate::contexts::{
+    target::Protocol,
+    task::{STRATEGIES, Strategy},
 };
 
 /// What was asked, and what the trials of the checks told.
@@ -31,8 +28,6 @@ pub(super) struct Judge {
     pub(super) refusals: u64,
     /// By check and stack.
     pub(super) heard: BTreeMap<(&'static str, String), Told>,
-    /// What E8's counts come to with many threads, by stack.
-    pub(super) outlooks: BTreeMap<String, outlook::Told>,
 }
 
 /// The figures of a trial, or why it has none.
@@ -310,8 +305,8 @@ impl Judge {
 
     /// By shared writes, which are the same on every machine; where one context has none, there is
     /// nothing to take away, and nothing is decided. Which of the two is faster at 16 threads takes
-    /// as many processors: that is forecast and told, and not decided. A stack decides for itself:
-    /// one that cannot be counted in this build decides nothing of another.
+    /// as many processors, and is not decided. A stack decides for itself: one that cannot be
+    /// counted in this build decides nothing of another.
     fn shared(&self, rows: &[&StrategyRow]) -> Vec<Judged> {
         let lanes = self.lanes;
         let rates = self.rates(rows);
@@ -321,14 +316,9 @@ impl Judge {
             Err(reason) => (None, format!("{stack}: {reason}")),
             Ok(figures) => {
                 let [shared, each] = [SHARED, EACH].map(|name| value(figures, name));
-                let outlook = match self.outlooks.get(stack) {
-                    Some(Ok(outlook)) => format!("; {outlook}"),
-                    Some(Err(reason)) => format!("; it cannot be forecast here: {reason}"),
-                    None => String::new(),
-                };
                 let shown = format!(
-                    "{stack}: {shared} per connection from one context, {each} from one each\
-                     {outlook}; {rates}"
+                    "{stack}: {shared} per connection from one context, {each} from one each; \
+                     {rates}"
                 );
                 match (shared, each) {
                     (0.0, 0.0) => (None, format!("{shown}: there is nothing to take away")),
@@ -408,18 +398,6 @@ fn is(row: &StrategyRow, stack: &str, strategy: Strategy) -> bool {
         && !row.variant.contains_key("threads")
 }
 
-/// CPU time of a connection whose context is there, where threads share one.
-pub(super) fn connection_ns(rows: &[StrategyRow], stack: &str, sockets: u64) -> Option<f64> {
-    let shares = |row: &&StrategyRow| {
-        strategy_of(row) == Some(Strategy::PerPool)
-            && row.variant.get("stack").is_some_and(|found| found == stack)
-            && row.variant.contains_key("threads")
-    };
-    let row = rows.iter().filter(|row| row.failure.is_none()).find(shares)?;
-    let cpu_ms = row.median("total_cpu_ms")? - row.median("build_cpu_ms")?;
-    (cpu_ms > 0.0).then(|| cpu_ms * 1e6 / sockets as f64)
-}
-
 /// Whether a figure is there, and so in every round.
 fn all(row: &StrategyRow, name: &str, holds: impl Fn(f64) -> bool) -> bool {
     let values = row.figures.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -462,8 +440,6 @@ const ONE_DRIVER: &str = "one driver only: apt-get install libmongoc-dev brings 
 /// Figures of E8: shared writes per connection.
 pub(super) const SHARED: &str = "shared_writes_of_one_context";
 pub(super) const EACH: &str = "shared_writes_of_one_each";
-/// The threads of E8.
-pub(super) const THREADS: u32 = 16;
 /// CPU that an attempt to use what cannot be used may take.
 const ERROR_CPU_MS_MAX: f64 = 50.0;
 

@@ -18,21 +18,18 @@ use sealane_lab_harness::{
 use sealane_lab_model::{document::Strategies, error::Error, scenario::Key};
 use sealane_lab_sharing::count;
 
-use crate::{
-    contexts::{
-        Arguments,
-        checks::{self, EACH, Judge, SHARED},
-        connects::CONNECTING_THREADS,
-        library,
-        mongoc::{self, Driver},
-        servers::{self, Server},
-        target::{Choice, Protocol, Target},
-        task::{
-            ClientTask, Connects, ContextsTask, Files, Libmongoc, Pings, Refusals, STRATEGIES,
-            Strategy, Swaps,
-        },
+use crate::contexts::{
+    Arguments,
+    checks::{EACH, Judge, SHARED},
+    connects::CONNECTING_THREADS,
+    library,
+    mongoc::{self, Driver},
+    servers::{self, Server},
+    target::{Choice, Protocol, Target},
+    task::{
+        ClientTask, Connects, ContextsTask, Files, Libmongoc, Pings, Refusals, STRATEGIES,
+        Strategy, Swaps,
     },
-    outlook::{self, Outlook},
 };
 
 /// What the arguments come to on this machine, with the servers that were started for it.
@@ -224,7 +221,6 @@ impl<'a> Setting<'a> {
             bundle: library::certificates_in(&files.ca)?,
             refusals: (self.clients() as u64).min(REFUSALS_MAX),
             heard: BTreeMap::new(),
-            outlooks: BTreeMap::new(),
         };
         for (check, stack, job) in self.jobs() {
             if interrupt.is_pressed() {
@@ -234,7 +230,7 @@ impl<'a> Setting<'a> {
             judge.hear(check, stack, result);
         }
         if self.arguments.shared_writes {
-            self.count_shared_writes(strategies, &mut judge, interrupt)?;
+            self.count_shared_writes(&mut judge, interrupt)?;
         }
         for row in &mut strategies.rows {
             judge.label(row);
@@ -270,14 +266,8 @@ impl<'a> Setting<'a> {
         jobs
     }
 
-    /// Shared writes per connection, of two threads with one context and with one each, and what
-    /// they come to.
-    fn count_shared_writes(
-        &self,
-        strategies: &Strategies,
-        judge: &mut Judge,
-        interrupt: &Interrupt,
-    ) -> Result<(), Error> {
+    /// Shared writes per connection, of two threads with one context and with one each.
+    fn count_shared_writes(&self, judge: &mut Judge, interrupt: &Interrupt) -> Result<(), Error> {
         let Some((_, files)) = self.targets.first() else { return Ok(()) };
         // An instrument takes a minute to build a context of a whole bundle, and a connection
         // writes the same lines, however many roots there are.
@@ -287,25 +277,17 @@ impl<'a> Setting<'a> {
                 judge.heard.insert(("E8", stack.clone()), Err(lacking.to_string()));
                 continue;
             }
-            let alone_ns = checks::connection_ns(&strategies.rows, stack, judge.sockets);
-            let (mut counted, mut recordings) = (BTreeMap::new(), Vec::new());
-            for (name, way, shared) in
-                [(SHARED, "one context", true), (EACH, "a context each", false)]
-            {
+            let mut counted = BTreeMap::new();
+            for (name, shared) in [(SHARED, true), (EACH, false)] {
                 let (stack, files) = (stack.clone(), files.clone());
                 let fault = self.arguments.fault;
                 let task = Connects { stack, files, shared, fixed: CONNECTS, fault };
                 let task = Task::new(&ContextsTask::Connects(task))?;
                 let connections = CONNECTS.count * CONNECTING_THREADS as u64;
-                let (writes, recording) =
-                    count::shared_writes_recorded(&task, connections, interrupt)?;
+                let writes = count::shared_writes(&task, connections, interrupt)?;
                 counted.insert(name.to_owned(), writes.total.server);
-                let recording = recording.map(|it| outlook::alone(it, alone_ns));
-                recordings.push((way.to_owned(), recording));
             }
             judge.heard.insert(("E8", stack.clone()), Ok(counted));
-            let outlook = Outlook::of(recordings, &[checks::THREADS], interrupt)?;
-            judge.outlooks.insert(stack.clone(), outlook);
         }
         Ok(())
     }

@@ -89,18 +89,6 @@ pub struct KernelCall {
     pub lengths: [u64; 3],
 }
 
-impl KernelCall {
-    /// How often a call that writes a file table takes its lock: once for each number that it takes
-    /// or gives back.
-    #[must_use]
-    pub fn table_holds(&self) -> u64 {
-        let (name, end) = self.call.split_once(' ').unwrap_or((&self.call, ""));
-        let gives_back = matches!(end, "of nobody" | "that fails") && name != "close";
-        let pair = matches!(name, "pipe" | "pipe2" | "socketpair");
-        (1 + u64::from(gives_back)) * (1 + u64::from(pair))
-    }
-}
-
 /// Growths of file tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelGrowth {
@@ -136,26 +124,3 @@ pub struct KernelWait {
 
 /// The object of a row that tells of file tables.
 pub const FILE_TABLE: &str = "file table";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_takes_the_lock_for_each_number_that_it_takes_or_gives_back() {
-        let cases = [
-            ("accept4", 1),
-            ("accept4 of nobody", 2),
-            ("close", 1),
-            ("close that fails", 1),
-            ("fcntl F_DUPFD_CLOEXEC", 1),
-            ("openat that fails", 2),
-            ("pipe2", 2),
-            ("socketpair that fails", 4),
-        ];
-        for (told, times) in cases {
-            let call = KernelCall { call: told.to_owned(), ..KernelCall::default() };
-            assert_eq!(call.table_holds(), times, "{told}");
-        }
-    }
-}

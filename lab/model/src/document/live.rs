@@ -38,9 +38,6 @@ pub struct Live {
     /// The server's system calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<LiveCalls>,
-    /// Calls of lock functions, if that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lock_calls: Option<LiveLockCalls>,
     /// What could not be seen.
     pub unseen: Vec<Unseen>,
     /// What it waits for, then what else there is to say.
@@ -192,28 +189,6 @@ pub struct LiveCall {
     pub count: u64,
     /// Time between their begin and their end.
     pub inside_ns: u64,
-}
-
-/// Calls of lock functions, by probes in the C library.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LiveLockCalls {
-    /// How long they were counted.
-    pub counted_seconds: f64,
-    /// The busiest first.
-    pub sites: Vec<LiveLockSite>,
-}
-
-/// One lock, one function and who called it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LiveLockSite {
-    /// Such as `pthread_mutex_lock`.
-    pub function: String,
-    /// The lock, in hex.
-    pub address: String,
-    /// The calling function.
-    pub caller: String,
-    /// Calls.
-    pub count: u64,
 }
 
 /// Something that this run could not see.

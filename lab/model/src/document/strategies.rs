@@ -16,8 +16,7 @@ impl Run {
     #[must_use]
     pub fn judgement(&self) -> Judgement {
         let of_strategies = self.strategies.iter().map(Strategies::judgement);
-        let of_fleet = self.fleet.iter().map(|fleet| Judgement::new(&fleet.checks, []));
-        iter::once(self.bulk_judgement()).chain(of_strategies).chain(of_fleet).sum()
+        iter::once(self.bulk_judgement()).chain(of_strategies).sum()
     }
 
     /// What `bulk` comes to.

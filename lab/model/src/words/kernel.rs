@@ -5,17 +5,6 @@ use crate::{
     number::number,
 };
 
-/// The kinds of objects in the rows of `ledgers`, in their order.
-pub fn objects<'a>(ledgers: impl Iterator<Item = &'a KernelLedger>) -> Vec<&'a str> {
-    let mut objects: Vec<&str> = Vec::new();
-    for row in ledgers.flat_map(|ledger| &ledger.rows) {
-        if !objects.contains(&row.object.as_str()) {
-            objects.push(&row.object);
-        }
-    }
-    objects
-}
-
 /// `haproxy (HAProxy version 2.6.12)`.
 pub fn titled(ledger: &KernelLedger) -> String {
     let KernelLedger { server, version, .. } = ledger;
@@ -29,12 +18,6 @@ pub fn titled(ledger: &KernelLedger) -> String {
 /// Writes per connection; the smallest figure of several that differ.
 pub fn amount(row: &KernelRow) -> String {
     told(row.per_connection, row.exact)
-}
-
-/// The same of all that a connection writes and several threads share.
-pub fn amount_of_all(ledger: &KernelLedger) -> String {
-    let all = ledger.rows.iter().map(|row| row.per_connection).sum();
-    told(all, ledger.rows.iter().all(|row| row.exact))
 }
 
 fn told(per_connection: u64, exact: bool) -> String {

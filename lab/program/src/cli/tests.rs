@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sealane_lab_harness::journal;
+use clap::CommandFactory;
 
 use super::*;
 use crate::{quick, steps::Step};
@@ -29,26 +29,8 @@ fn every_step_is_a_command_of_this_program() {
 }
 
 #[test]
-fn every_recording_is_made_by_a_command_of_this_program() {
-    let committed = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/findings.json"));
-    let findings = journal::read(committed).unwrap().findings;
-    assert!(findings.len() > 20, "{}", findings.len());
-    for finding in findings {
-        let command = finding.recorded.command;
-        let parsed = parses(command.iter().skip(1).cloned());
-        parsed.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    }
-    for command in validate::commands(Path::new("recordings")).unwrap().lines() {
-        parses(words(command).skip(1)).unwrap_or_else(|error| panic!("{command}: {error}"));
-    }
-}
-
-#[test]
-fn why_takes_a_scenario_and_a_machine_of_a_stack() {
-    let line = "why openssl,rustls --kind ticket --tls 1.2 --cores 16,80 --profile altra";
-    parses(words(line)).expect("a command line");
-    let said = parses(words("why openssl --cores 1")).expect_err("one thread");
-    assert!(said.contains("--cores"), "{said}");
+fn why_takes_a_scenario_of_a_stack() {
+    parses(words("why openssl,rustls --kind ticket --tls 1.2")).expect("a command line");
 }
 
 #[test]
@@ -58,3 +40,23 @@ fn every_task_has_a_name_of_its_own() {
     assert_eq!(names.len(), TASKS.len());
     assert!(names.is_sorted(), "{names:?}");
 }
+
+#[test]
+fn each_command_is_asked_for_by_somebody_in_the_readme() {
+    let command = Arguments::command();
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let mut named: Vec<_> = shown.map(clap::Command::get_name).collect();
+    let readme = include_str!("../../../README.md");
+    let (_, table) =
+        readme.split_once("| command | who needs it |\n|---|---|\n").expect("the table");
+    let lines =
+        table.lines().map_while(|line| Some(line.strip_prefix("| `")?.split_once("` | who ")?.0));
+    let mut lines: Vec<_> = lines.collect();
+    named.sort_unstable();
+    lines.sort_unstable();
+    assert_eq!(lines, named);
+    assert!(named.len() <= COMMANDS_MAX);
+}
+
+/// More is a sign that one of them has no user.
+const COMMANDS_MAX: usize = 14;

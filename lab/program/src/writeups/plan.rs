@@ -9,11 +9,18 @@ use crate::steps::Step;
 
 /// The commands in the order of the page, on so many processors. `binary` is this program.
 pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
-    let step = |name, title, seconds, words: String| Step {
+    let step = |name: &'static str, title, seconds, words: String| Step {
         name,
         title,
         program: binary.to_owned(),
-        arguments: words.split_whitespace().map(str::to_owned).collect(),
+        // One of them is a command of its own.
+        arguments: ["writeups"]
+            .into_iter()
+            .filter(|_| name != BULK)
+            .chain([name])
+            .chain(words.split_whitespace())
+            .map(str::to_owned)
+            .collect(),
         seconds,
         lacks: None,
     };
@@ -28,47 +35,36 @@ pub(crate) fn steps(binary: &Path, processors: usize) -> Vec<Step> {
     };
     let mut bulk = bulk(&step, &format!("{threads},{many}"), libssl::old_is_here());
     bulk.lacks = (!Path::new(ASIO).is_file()).then(|| NO_ASIO.to_owned());
-    let mut contexts =
-        step("contexts", "who builds contexts", 80, format!("contexts --rounds=3 {writes}"));
+    let mut contexts = step("contexts", "who builds contexts", 80, format!("--rounds=3 {writes}"));
     contexts.lacks = on_path("redis-server").is_none().then(|| REDIS.to_owned());
     vec![
         step(
             "offload",
             "work handed to other threads",
             70,
-            "offload --rounds=5 --window-ms=300 --concurrency=4,64,184".into(),
+            "--rounds=5 --window-ms=300 --concurrency=4,64,184".into(),
         ),
-        step(
-            "ring",
-            "bytes handed to another thread",
-            20,
-            "ring --rounds=5 --bytes=300000000".into(),
-        ),
+        step("ring", "bytes handed to another thread", 20, "--rounds=5 --bytes=300000000".into()),
         step(
             "references",
             "who counts references",
             20,
-            format!("references --rounds=5 --window-ms=300 {writes}"),
+            format!("--rounds=5 --window-ms=300 {writes}"),
         ),
         bulk,
-        step(
-            "certificates",
-            "who decodes certificates",
-            120,
-            format!("certificates --rounds=5 {allocations}"),
-        ),
+        step("certificates", "who decodes certificates", 120, format!("--rounds=5 {allocations}")),
         contexts,
         step(
             "tables",
             "whose the file table is",
             40,
-            format!("tables --threads={threads},{more} --rounds=3"),
+            format!("--threads={threads},{more} --rounds=3"),
         ),
         step(
             "tickets",
             "who holds the ticket keys",
             70,
-            format!("tickets --threads={threads} --rounds=5 --window-ms=300 {writes}"),
+            format!("--threads={threads} --rounds=5 --window-ms=300 {writes}"),
         ),
     ]
 }
@@ -87,17 +83,19 @@ fn bulk(
         ("openssl".to_owned(), "none,error-lock", 80)
     };
     step(
-        "bulk",
+        BULK,
         "loops and locks",
         seconds,
         format!(
-            "bulk --over=sockets --runtime=asio --stack={stacks} --tls=1.2 --group=p256 \
+            "--runtime=asio --stack={stacks} --tls=1.2 --group=p256 \
              --strategy=shared,per-lane --emulate={emulate} --threads={threads} \
              --connections=20 --messages=20 --size=1M --rounds=6 --verify=compare"
         ),
     )
 }
 
+/// The command that also measures what no write-up has.
+const BULK: &str = "bulk";
 const ASIO: &str = "/usr/include/asio.hpp";
 const NO_ASIO: &str = "Asio is missing; run: apt-get install g++ libasio-dev libssl-dev";
 const REDIS: &str = "redis-server is missing; run: apt-get install redis-server";

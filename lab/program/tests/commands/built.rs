@@ -50,7 +50,7 @@ fn every_c_stack_does_what_each_scenario_asks_or_says_that_it_cannot() {
 #[test]
 #[ignore = "what it needs takes an hour to build, or sources that no package carries"]
 fn every_libssl_carries_bytes_under_asio_and_the_old_one_takes_its_locks() {
-    let others = |name: &String| name.starts_with("rustls") || name.contains("s2n");
+    let others = |name: &String| name.starts_with("rustls");
     let mut names = stacks::known();
     names.retain(|name| !others(name) && !name.starts_with("sealane"));
     names.push("openssl@1.0.2".to_owned());
@@ -58,7 +58,7 @@ fn every_libssl_carries_bytes_under_asio_and_the_old_one_takes_its_locks() {
         let folder = tempfile::tempdir().unwrap();
         let json = folder.path().join("run.json");
         let output = Command::new(env!("CARGO_BIN_EXE_sealane-lab"))
-            .args(["bulk", "--over=sockets", "--runtime=asio", "--tls=1.2", "--group=p256"])
+            .args(["bulk", "--runtime=asio", "--tls=1.2", "--group=p256"])
             .args(["--threads=2", "--connections=4", "--messages=4", "--size=1M", "--rounds=1"])
             .args(["--strategy=shared", "--stack", &name, "--json"])
             .arg(&json)
@@ -94,7 +94,6 @@ fn trial(stack: &str, scenario: &Scenario, credentials: &Path) -> Reply {
         fixed: Some(Fixed { warm_up: 1, count: 3 }),
         bulk: false,
         fault: None,
-        time_holds: false,
     })
     .unwrap();
     let task = serde_json::to_string(&task).unwrap();

@@ -16,11 +16,8 @@ use sealane_lab_model::{
 };
 
 /// Every runtime with each kind of loop that it has, and a stack that it drives.
-const DRIVERS: [[&str; 3]; 6] = [
+const DRIVERS: [[&str; 3]; 3] = [
     ["lanes", "per-lane", "sealane"],
-    ["tokio", "shared", "rustls-ring"],
-    ["tokio", "shared", "openssl"],
-    ["tokio-per-core", "per-lane", "sealane"],
     ["asio", "shared", "openssl"],
     ["asio", "per-lane", "openssl"],
 ];
@@ -29,7 +26,7 @@ const DRIVERS: [[&str; 3]; 6] = [
 static CACHE: LazyLock<PathBuf> = LazyLock::new(|| {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bulk-cache");
     let output = lab(&cache)
-        .args(["--over", "sockets", "--runtime", "asio", "--stack", "openssl", "--rounds", "1"])
+        .args(["--runtime", "asio", "--stack", "openssl", "--rounds", "1"])
         .args(["--connections", "1", "--messages", "1", "--size", "1K"])
         .output()
         .unwrap();
@@ -47,16 +44,7 @@ fn lab(cache: &Path) -> Command {
 /// One runtime over sockets, 2 threads, 4 connections.
 fn driven([runtime, loops, stack]: [&str; 3]) -> Command {
     let mut command = lab(&CACHE);
-    command.args([
-        "--over",
-        "sockets",
-        "--runtime",
-        runtime,
-        "--strategy",
-        loops,
-        "--stack",
-        stack,
-    ]);
+    command.args(["--runtime", runtime, "--strategy", loops, "--stack", stack]);
     command.args(["--threads", "2", "--connections", "4", "--rounds", "1"]);
     command
 }
@@ -126,14 +114,14 @@ fn a_broken_connection_or_byte_leaves_no_figure() {
 
 #[test]
 fn a_failed_cell_has_its_reason_and_no_rounds() {
-    let mut command = driven(["tokio", "shared", "openssl"]);
+    let mut command = driven(["asio", "shared", "openssl"]);
     command.args(["--messages", "2", "--size", "64K", "--fault", "corrupt"]);
     let (output, run) = document(command);
     assert_eq!(output.status.code(), Some(1));
     let series = only(&run);
     assert!(series.rounds.is_empty());
     let why = series.failure.as_ref().unwrap();
-    assert!(why.contains("decrypt") && text(&output).contains(why), "{why}");
+    assert!(why.contains("bad record") && text(&output).contains(why), "{why}");
 }
 
 #[test]
@@ -173,7 +161,7 @@ fn every_runtime_speaks_both_versions_with_every_key() {
         for key in ["ed25519", "p256", "p384", "rsa2048"] {
             let of = |place: &[&str]| {
                 let mut command = lab(&CACHE);
-                command.args(["--stack", "openssl,rustls-ring,sealane", "--threads", "1"]);
+                command.args(["--stack", "openssl,sealane", "--threads", "1"]);
                 command.args(["--size", "1K", "--rounds", "1", "--tls", tls, "--key", key]);
                 command.args(place);
                 let (output, run) = document(command);
@@ -184,20 +172,11 @@ fn every_runtime_speaks_both_versions_with_every_key() {
                 let negotiated = found.unwrap().negotiated.as_ref().unwrap();
                 assert_eq!(negotiated.version, version, "{found:?}");
             };
-            let sockets = of(&[
-                "--over=sockets",
-                "--runtime=lanes,tokio,tokio-per-core,asio",
-                "--connections=1",
-                "--messages=1",
-            ]);
+            let sockets = of(&["--runtime=lanes,asio", "--connections=1", "--messages=1"]);
             for driver in DRIVERS {
                 speaks(sockets.iter().find(|series| {
                     [&series.runtime, series.loops.as_ref().unwrap(), &series.stack] == driver
                 }));
-            }
-            let memory = of(&["--over=memory", "--window-ms=20"]);
-            for stack in ["openssl", "rustls-ring", "sealane"] {
-                speaks(memory.iter().find(|series| series.stack == stack));
             }
         }
     }
@@ -208,7 +187,7 @@ fn every_number_of_threads_meets_every_number_of_connections() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("matrix.csv");
     let output = lab(&CACHE)
-        .args(["--over", "sockets", "--runtime", "tokio", "--stack", "rustls-ring"])
+        .args(["--runtime", "asio", "--stack", "openssl"])
         .args(["--connections", "1,3", "--threads", "1,2", "--messages", "2", "--size", "16K"])
         .args(["--rounds", "2", "--csv"])
         .arg(&path)
@@ -221,7 +200,7 @@ fn every_number_of_threads_meets_every_number_of_connections() {
     let mut cells: Vec<String> = lines
         .map(|line| {
             let fields: Vec<&str> = line.split(',').collect();
-            assert!(fields[11].parse::<f64>().unwrap() > 0.0, "{line}");
+            assert!(fields[10].parse::<f64>().unwrap() > 0.0, "{line}");
             fields[2..6].join(",")
         })
         .collect();
@@ -233,47 +212,12 @@ fn every_number_of_threads_meets_every_number_of_connections() {
 }
 
 #[test]
-fn memory_is_measured_by_record_and_message_and_all_its_time_is_told() {
-    let mut command = lab(&CACHE);
-    command.args(["--stack", "rustls-ring,openssl,sealane", "--threads", "2", "--rounds", "1"]);
-    command.args(["--size", "64K,1000", "--record", "16K,512", "--window-ms", "60"]);
-    let (output, run) = document(command);
-    assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(run.bulk.len(), 12);
-    for series in &run.bulk {
-        let round = &series.rounds[0];
-        assert_eq!(round.bytes % series.message_bytes, 0, "whole messages");
-        let ends = round.ends.as_ref().unwrap();
-        assert_eq!(ends.per_thread.len(), 2);
-        assert_eq!(ends.per_thread.iter().map(|thread| thread.bytes).sum::<u64>(), round.bytes);
-        let told = ends.send_ns + ends.receive_ns + ends.other_ns;
-        assert!(told >= 2 * 60_000_000, "every thread works for the whole window: {ends:?}");
-        assert!(ends.send_ns > 0 && ends.receive_ns > 0 && ends.send_cpu_ns > 0);
-    }
-}
-
-#[test]
-fn a_wrong_byte_in_memory_leaves_no_figure() {
-    for fault in ["reset", "corrupt", "corrupt-plaintext"] {
-        for stack in ["rustls-ring", "openssl"] {
-            let mut command = lab(&CACHE);
-            command.args(["--stack", stack, "--threads", "2", "--rounds", "1", "--size", "64K"]);
-            command.args(["--window-ms", "60", "--compat", "rustls-bench", "--fault", fault]);
-            command.args(["--fault-connection", "1", "--fault-after", "100000"]);
-            let output = command.output().unwrap();
-            assert_eq!(output.status.code(), Some(1), "{stack} {fault}");
-            assert_eq!(text(&output), "", "{stack} {fault}");
-        }
-    }
-}
-
-#[test]
 fn what_does_not_go_together_is_told() {
     for (arguments, wanted) in [
-        (&["--over", "sockets", "--runtime", "lanes", "--stack", "openssl"][..], "lanes drive"),
-        (&["--over", "sockets", "--connections", "5000"], "connections"),
+        (&["--runtime", "lanes", "--stack", "openssl"][..], "lanes drive"),
+        (&["--connections", "5000"], "connections"),
         (&["--size", "65M"], "bytes per message"),
-        (&["--stack", "openssl", "--emulate", "error-lock"], "alone emulates"),
+        (&["--stack", "sealane", "--emulate", "error-lock"], "alone emulates"),
         (&["--stack", "openssl", "--emulate", "fair-locks"], "alone emulates"),
         (&["--stack", "no-such-stack", "--rounds", "1"], "no stack is called"),
     ] {
@@ -288,7 +232,7 @@ fn what_does_not_go_together_is_told() {
 fn a_machine_without_a_compiler_is_told_what_to_install() {
     let empty = tempfile::tempdir().unwrap();
     let mut command = lab(empty.path());
-    command.args(["--over", "sockets", "--runtime", "asio", "--stack", "openssl", "--rounds", "1"]);
+    command.args(["--runtime", "asio", "--stack", "openssl", "--rounds", "1"]);
     let output = command.env("PATH", empty.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("apt-get install g++"), "{}", text(&output));
@@ -299,8 +243,12 @@ fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     let mut begin = lab(folder.path());
-    begin.args(["--stack", "rustls-ring", "--threads", "1", "--window-ms", "100"]);
-    begin.args(["--rounds", "8", "--json"]).arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
+    begin
+        .args(ONE_CELL)
+        .args(["--rounds", "8", "--json"])
+        .arg(&path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = begin.spawn().unwrap();
     wait_for(&mut child, || path.exists());
     let pid = rustix::process::Pid::from_child(&child);
@@ -321,13 +269,13 @@ fn ctrl_c_keeps_whole_rounds_and_the_rest_follows_later() {
     let refused = resume().output().unwrap();
     assert!(!refused.status.success(), "the rest would be another library's");
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("rustls-ring has become another file"), "{said}");
+    assert!(said.contains("sealane has become another file"), "{said}");
     journal::write(&path, &stopped).unwrap();
 
     let resumed = resume().output().unwrap();
     assert!(resumed.status.success());
     let said = String::from_utf8_lossy(&resumed.stderr);
-    assert!(said.contains(" bulk --stack rustls-ring --threads 1 --window-ms 100"), "{said}");
+    assert!(said.contains(" bulk --stack sealane --threads 1 --runtime lanes "), "{said}");
     let whole = journal::read(&path).unwrap();
     assert!(whole.complete);
     assert_eq!(only(&whole).rounds.len(), 8);
@@ -341,8 +289,7 @@ fn a_closed_terminal_does_not_stop_what_ignores_it() {
     let path = folder.path().join("run.json");
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sealane-lab")]);
-    command.args(["bulk", "--stack", "rustls-ring", "--threads", "1", "--window-ms", "100"]);
-    command.args(["--rounds", "4", "--json"]).arg(&path);
+    command.arg("bulk").args(ONE_CELL).args(["--rounds", "4", "--json"]).arg(&path);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     wait_for(&mut child, || path.exists());
     let pid = rustix::process::Pid::from_child(&child);
@@ -360,3 +307,19 @@ fn wait_for(child: &mut Child, happens: impl Fn() -> bool) {
         thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// One cell, whose rounds take long enough to be interrupted.
+const ONE_CELL: [&str; 12] = [
+    "--stack",
+    "sealane",
+    "--threads",
+    "1",
+    "--runtime",
+    "lanes",
+    "--strategy",
+    "per-lane",
+    "--connections",
+    "1",
+    "--messages",
+    "50",
+];

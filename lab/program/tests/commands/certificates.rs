@@ -124,7 +124,7 @@ fn names_of_a_file_are_asked_for_by_their_place_in_it() {
     }
     fs::write(&file, "a.example\n*.example\n").unwrap();
     let mut lab = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
-    let output = lab.args(["certificates", "--names"]).arg(&file).output().unwrap();
+    let output = lab.args(["writeups", "certificates", "--names"]).arg(&file).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("names.txt: line 2: \"*.example\" is no host's name"), "{said}");
 }
@@ -246,7 +246,13 @@ fn certificates(arguments: &[&str]) -> (Output, Strategies) {
 fn certificates_by(mut lab: Command, arguments: &[&str]) -> (Output, Strategies) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
-    let output = lab.arg("certificates").args(arguments).arg("--json").arg(&json).output().unwrap();
+    let output = lab
+        .args(["writeups", "certificates"])
+        .args(arguments)
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .unwrap();
     let text = fs::read(&json).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let run: Run = serde_json::from_slice(&text).unwrap();
     assert!(run.complete);

@@ -3,8 +3,8 @@
 
 use sealane_lab_model::{
     document::{
-        BulkEnds, BulkRound, BulkSeries, BulkThread, HandshakePoint, HandshakeRound,
-        HandshakeSeries, Invalid, Machine, Run, SCHEMA,
+        BulkRound, BulkSeries, HandshakePoint, HandshakeRound, HandshakeSeries, Invalid, Machine,
+        Run, SCHEMA,
     },
     scenario::Scenario,
 };
@@ -42,40 +42,36 @@ fn terminal_and_page_show_the_same_handshakes_whatever_disturbed_them() {
 
 #[test]
 fn terminal_and_page_show_the_same_transfers_whatever_disturbed_them() {
-    for runtime in ["lanes", "memory"] {
-        let run = transfers(runtime);
-        let (text, page) = (bulk::text(&run), page_of(std::slice::from_ref(&run)));
-        let wanted: Vec<Wanted> = wanted().collect();
-        let shown = |line: &str| line.starts_with("x ").then(|| cells_of(line));
-        let terminal: Vec<Vec<String>> = text.lines().filter_map(shown).collect();
-        assert_eq!(terminal.len(), COMBINATIONS, "{text:.2000}");
-        let figures = if runtime == "memory" { 3 } else { 5 };
-        let has_figures = |cells: &&Vec<String>| cells[figures] != "-";
-        let with_figures = terminal.iter().filter(has_figures);
-        let terminal: Vec<Shown> = with_figures.map(|cells| told(cells, figures)).collect();
-        for (shown, wanted) in terminal.iter().zip(wanted.iter().filter(|it| it.rate.is_some())) {
-            assert!(shown.is(wanted), "{shown:?} {wanted:?}");
-        }
-        let costs = rows(&page, "What transfers cost");
-        let ends = rows(&page, "In memory: each end");
-        let on_page = costs.into_iter().enumerate().map(|(at, cells)| {
-            let [threads, rate, tally] = [2, 5, 10].map(|at| cells[at].clone());
-            let figures = match runtime {
-                "memory" => ends[at][2..6].to_vec(),
-                _ => [&cells[6..8], &cells[9..10]].concat(),
-            };
-            Shown::of(&[vec![threads, rate], figures, vec![tally]].concat())
-        });
-        same(&terminal, &on_page.collect::<Vec<_>>());
-        let rates: Vec<f64> = terminal.iter().map(|shown| shown.rate).collect();
-        near(&drawn(&page, "\"MB/s of plaintext, all threads\""), &rates);
-        marks_and_silence(&page, "per message, ", &wanted);
-        let csv = bulk::csv(&run.bulk);
-        let medians = csv.lines().skip(1).map(|line| line.split(',').nth(11).unwrap().to_owned());
-        let medians: Vec<f64> = medians.filter(|it| !it.is_empty()).map(|it| value(&it)).collect();
-        near(&medians, &rates);
+    let run = transfers();
+    let (text, page) = (bulk::text(&run), page_of(std::slice::from_ref(&run)));
+    let wanted: Vec<Wanted> = wanted().collect();
+    let shown = |line: &str| line.starts_with("x ").then(|| cells_of(line));
+    let terminal: Vec<Vec<String>> = text.lines().filter_map(shown).collect();
+    assert_eq!(terminal.len(), COMBINATIONS, "{text:.2000}");
+    let has_figures = |cells: &&Vec<String>| cells[FIGURES_AT] != "-";
+    let with_figures = terminal.iter().filter(has_figures);
+    let terminal: Vec<Shown> = with_figures.map(|cells| told(cells)).collect();
+    for (shown, wanted) in terminal.iter().zip(wanted.iter().filter(|it| it.rate.is_some())) {
+        assert!(shown.is(wanted), "{shown:?} {wanted:?}");
     }
+    let costs = rows(&page, "What transfers cost");
+    let on_page = costs.into_iter().map(|cells| {
+        let [threads, rate, tally] = [2, 5, 10].map(|at| cells[at].clone());
+        let figures = [&cells[6..8], &cells[9..10]].concat();
+        Shown::of(&[vec![threads, rate], figures, vec![tally]].concat())
+    });
+    same(&terminal, &on_page.collect::<Vec<_>>());
+    let rates: Vec<f64> = terminal.iter().map(|shown| shown.rate).collect();
+    near(&drawn(&page, "\"MB/s of plaintext, all threads\""), &rates);
+    marks_and_silence(&page, "per message, ", &wanted);
+    let csv = bulk::csv(&run.bulk);
+    let medians = csv.lines().skip(1).map(|line| line.split(',').nth(10).unwrap().to_owned());
+    let medians: Vec<f64> = medians.filter(|it| !it.is_empty()).map(|it| value(&it)).collect();
+    near(&medians, &rates);
 }
+
+/// The cell of a transfer's row at which its figures begin.
+const FIGURES_AT: usize = 5;
 
 /// What a table has of a point.
 #[derive(Debug, PartialEq)]
@@ -177,28 +173,19 @@ fn handshakes() -> Run {
 }
 
 /// A series per combination; its threads are the combination's number.
-fn transfers(runtime: &str) -> Run {
-    let in_memory = runtime == "memory";
+fn transfers() -> Run {
     let round = |rate: u64, invalid| BulkRound {
         bytes: rate * 1_000_000,
         wall_ns: 1_000_000_000,
         cpu_ns: rate * rate * 100_000,
         check_ns: rate * rate * 50_000,
         migrated: rate,
-        ends: in_memory.then(|| BulkEnds {
-            send_ns: 500_000_000,
-            receive_ns: 250_000_000,
-            other_ns: 250_000_000,
-            send_cpu_ns: 200_000_000,
-            receive_cpu_ns: 125_000_000,
-            per_thread: vec![BulkThread { bytes: 1, send_ns: 1, receive_ns: 1 }],
-        }),
         invalid,
         ..BulkRound::default()
     };
     let bulk = (1..).zip(combinations()).map(|(threads, causes)| BulkSeries {
         stack: "x".into(),
-        runtime: runtime.into(),
+        runtime: "lanes".into(),
         driver: None,
         loops: None,
         emulate: None,
@@ -207,7 +194,6 @@ fn transfers(runtime: &str) -> Run {
         connections: 1,
         messages: 1,
         message_bytes: 1_024,
-        record_bytes: None,
         verify: None,
         negotiated: None,
         rounds: RATES.into_iter().zip(causes).map(|(rate, it)| round(rate, it)).collect(),
@@ -230,12 +216,10 @@ fn row(line: &str) -> Option<Shown> {
     Some(Shown::of(&cells))
 }
 
-/// Threads, rate, other figures and how many rounds count, of a row of the terminal's transfers,
-/// whose figures begin at one of its cells.
-fn told(cells: &[String], figures: usize) -> Shown {
-    let threads = if figures == 3 { 1 } else { 2 };
-    let [figures @ .., rate, tally] = &cells[figures..] else { panic!("{cells:?}") };
-    let first = vec![cells[threads].clone(), rate.clone()];
+/// Threads, rate, other figures and how many rounds count, of a row of the terminal's transfers.
+fn told(cells: &[String]) -> Shown {
+    let [figures @ .., rate, tally] = &cells[FIGURES_AT..] else { panic!("{cells:?}") };
+    let first = vec![cells[2].clone(), rate.clone()];
     Shown::of(&[first, figures.to_vec(), vec![tally.clone()]].concat())
 }
 

@@ -262,7 +262,7 @@ fn offload(arguments: &[&str]) -> Strategies {
 
 fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
-    command.arg("offload").args(arguments).stdin(Stdio::null()).output().unwrap()
+    command.args(["writeups", "offload"]).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 fn count(row: &StrategyRow, name: &str) -> f64 {

@@ -11,7 +11,7 @@ fn a_lane_s_own_count_is_written_by_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
     let mut command = with_valgrind();
-    command.args(["references", "--shared-writes", "--threads=1,2", "--rounds=2"]);
+    command.args(["writeups", "references", "--shared-writes", "--threads=1,2", "--rounds=2"]);
     let output = command.args(["--window-ms=20", "--json"]).arg(&json).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let run: Run = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
@@ -24,13 +24,5 @@ fn a_lane_s_own_count_is_written_by_nobody_else() {
     assert_eq!(writes[1..], [&[2.0][..], &[0.0]], "{text}");
     assert!(found.rows.iter().all(|row| row.values("references_per_s")[0] > 0.0), "{text}");
     assert_eq!((&*found.checks[0].id, found.checks[0].holds), ("R1", Some(true)), "{text}");
-    let forecast = &found.checks[3];
-    assert_eq!(forecast.id, "R4");
-    // Where a moved line cannot be timed, it is not decided.
-    if forecast.holds.is_some() {
-        let wanted =
-            ["FORECAST (not measured): lock keeps about ", "lane has no knee below 128 threads"];
-        assert!(wanted.iter().all(|told| forecast.shown.contains(told)), "{text}");
-        assert_eq!(forecast.holds, Some(true), "{text}");
-    }
+    assert_eq!((&*found.checks[3].id, found.checks[3].holds), ("R4", None), "{text}");
 }

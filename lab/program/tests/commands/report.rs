@@ -59,80 +59,6 @@ fn the_page_of_node_says_what_it_said() {
     same_as_file("node.txt", &text);
 }
 
-/// Every word of the page that says why stacks stop, and how far they go.
-#[test]
-fn the_page_of_forecasts_says_what_it_said() {
-    let page = page_of(&[document("forecasts")]);
-    assert!(page.len() < 300_000, "{} bytes", page.len());
-    let text = words(&page);
-    for title in [
-        "How far it goes",
-        "Server",
-        "Client",
-        "Whole loop",
-        "Forecast beside published",
-        "FORECAST",
-        "MEASURED",
-        "COUNTED",
-    ] {
-        assert!(text.lines().any(|line| line == title), "{title} is missing: {text}");
-    }
-    same_as_file("forecasts.txt", &text);
-}
-
-#[test]
-fn a_run_of_forecasts_alone_says_first_what_they_come_to() {
-    let text = words(&page_of(&[forecasts_alone()]));
-    assert!(
-        text.contains("openssl@3.4 and openssl@3.0: no difference shown at 80 threads."),
-        "bands that overlap are not ranked: {text:.3000}"
-    );
-    assert!(!text.contains("Nothing was measured"), "{text:.2000}");
-    let validated = Run { validation: document("forecasts").validation, ..forecasts_alone() };
-    let validated = Run { forecasts: vec![], ..validated };
-    let validated = words(&page_of(&[validated]));
-    assert!(
-        validated.contains("3 of 4 published curves that nothing was fitted on are forecast"),
-        "{validated:.2000}"
-    );
-    assert!(validated.contains("missed: OpenSSL 3.4 ticket 1.3."), "{validated:.2000}");
-    for told in [
-        ", 2 if every thread is said to keep all;",
-        "that every thread keeps all is within twice of 2 of them.",
-        "revised 1 times while looking at these curves:\na change &amp; another",
-        "Curves that are held out: FORECAST / PUBLISHED",
-        "a curve held out",
-        "1 of 1 curves are forecast within twice and half at their most threads, 6 of 6 points. \
-         That every thread keeps all is within twice of 1 curves and 6 points.",
-    ] {
-        assert!(validated.contains(told), "{told}: {validated}");
-    }
-}
-
-/// The bands decide, wherever the forecasts come from.
-#[test]
-fn forecasts_of_several_runs_are_compared_by_their_bands() {
-    let of = |stack: &str| {
-        let mut run = forecasts_alone();
-        run.forecasts.retain(|forecast| forecast.stack == stack);
-        run
-    };
-    let text = words(&page_of(&[of("openssl@3.0"), of("rustls-aws-lc-rs")]));
-    let expected = "rustls-aws-lc-rs and openssl@3.0: no difference shown at 80 threads.";
-    assert!(text.contains(expected), "{text:.3000}");
-    let mut fallen = of("openssl@3.0");
-    for point in &mut fallen.forecasts[0].server.points {
-        point.efficiency /= 10.0;
-        (point.low, point.high) = (point.low / 10.0, point.high / 10.0);
-    }
-    let text = words(&page_of(&[fallen, of("rustls-aws-lc-rs")]));
-    let expected =
-        "rustls-aws-lc-rs keeps more of its per-thread speed than openssl@3.0 at 80 threads.";
-    assert!(text.contains(expected), "{text:.3000}");
-    let expected = "openssl@3.0 keeps 4% (2-10%).";
-    assert!(text.contains(expected), "{text:.3000}");
-}
-
 /// Every word of a page about a server that ran.
 #[test]
 fn the_page_of_a_running_server_says_what_it_said() {
@@ -201,8 +127,8 @@ fn a_document_without_loads_still_has_its_latency_by_load() {
 #[test]
 fn the_pictures_look_as_they_did() {
     let folder = tempfile::tempdir().unwrap();
-    for subject in ["matrix", "servers", "threads", "writeups"] {
-        let from = if matches!(subject, "matrix" | "writeups") { subject } else { "sample" };
+    for subject in ["servers", "threads", "writeups"] {
+        let from = if subject == "writeups" { subject } else { "sample" };
         let run = path_of(&format!("{from}.json"));
         let svg = folder.path().join("picture.svg");
         let output = report(&[&run, "--picture".as_ref(), &svg, "--of".as_ref(), subject.as_ref()]);
@@ -270,35 +196,6 @@ fn the_page_loads_nothing_and_is_small() {
 }
 
 #[test]
-fn a_matrix_has_a_plot_for_each_driver_and_a_line_for_each_loop_and_number_of_connections() {
-    let page = page_of(&[document("matrix")]);
-    let text = words(&page);
-    for title in ["openssl@3.0 on asio, 20 x 10 MiB", "rustls-aws-lc-rs on tokio, 20 x 10 MiB"] {
-        assert_eq!(text.lines().filter(|line| line.starts_with(title)).count(), 1, "{text}");
-    }
-    for loops in ["shared", "per-lane"] {
-        for connections in ["1 connection", "4 connections", "10 connections", "20 connections"] {
-            let label = format!("{loops}, {connections}");
-            assert_eq!(text.lines().filter(|line| *line == label).count(), 2, "{label}: {text}");
-        }
-    }
-    assert!(!text.contains("Nothing was measured"), "{text}");
-    assert!(text.contains("Up to ") && text.contains(" MB/s: "), "{text}");
-    let single = words(&page_of(&[document("sample")]));
-    assert!(!single.contains("on asio"), "one number of connections is no matrix: {single}");
-}
-
-/// A page of ledgers alone says who writes a shared file table how often.
-#[test]
-fn a_run_of_ledgers_alone_says_what_is_shared() {
-    let Run { schema, machine, kernel_ledgers, .. } = document("sample");
-    let page = page_of(&[Run { schema, machine, kernel_ledgers, ..Run::default() }]);
-    let text = words(&page);
-    assert!(text.contains("a file table that several threads share: sample-server 3."), "{text}");
-    assert!(page.contains("<section id=\"kernel\""), "{text}");
-}
-
-#[test]
 fn several_runs_are_one_page_that_names_them() {
     // As large as two runs may be together.
     let first = || Run { kernel_ledgers: vec![], strategies: vec![], ..document("sample") };
@@ -311,7 +208,7 @@ fn several_runs_are_one_page_that_names_them() {
 
 #[test]
 fn a_run_without_results_still_says_what_it_was() {
-    let empty = Run { handshakes: vec![], bulk: vec![], memory: vec![], ..document("sample") };
+    let empty = Run { handshakes: vec![], bulk: vec![], ..document("sample") };
     let empty = Run { comparisons: vec![], kernel_ledgers: vec![], ..empty };
     let page = page_of(&[Run { counts: vec![], servers: None, strategies: vec![], ..empty }]);
     assert!(page.contains("Nothing was measured"));
@@ -341,11 +238,6 @@ fn what_cannot_be_read_is_refused_and_nothing_is_written() {
 /// figures are made up.
 fn document(name: &str) -> Run {
     serde_json::from_str(&fs::read_to_string(path_of(&format!("{name}.json"))).unwrap()).unwrap()
-}
-
-/// The forecasts, without what they were made from.
-fn forecasts_alone() -> Run {
-    Run { handshakes: vec![], counts: vec![], validation: None, ..document("forecasts") }
 }
 
 /// The rows' labels of what `words` keeps, one per line of text.

@@ -9,7 +9,14 @@ fn every_ring_carries_every_byte_and_bytering_keeps_its_bounds() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
     let output = Command::new(env!("CARGO_BIN_EXE_sealane-lab"))
-        .args(["ring", "--chunk=1024,16384", "--bytes=2000000", "--handovers=200", "--rounds=1"])
+        .args([
+            "writeups",
+            "ring",
+            "--chunk=1024,16384",
+            "--bytes=2000000",
+            "--handovers=200",
+            "--rounds=1",
+        ])
         .arg("--json")
         .arg(&json)
         .output()
@@ -32,7 +39,7 @@ fn every_ring_carries_every_byte_and_bytering_keeps_its_bounds() {
 #[test]
 fn a_chunk_that_is_no_whole_words_is_refused() {
     let output = Command::new(env!("CARGO_BIN_EXE_sealane-lab"))
-        .args(["ring", "--chunk=1023"])
+        .args(["writeups", "ring", "--chunk=1023"])
         .output()
         .unwrap();
     assert!(!output.status.success());

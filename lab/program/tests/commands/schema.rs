@@ -10,14 +10,8 @@ fn every_field_of_a_document_is_explained() {
     let explained = explained();
     let sources = [
         ("document.rs", include_str!("../../../model/src/document.rs")),
-        ("document/fleet.rs", include_str!("../../../model/src/document/fleet.rs")),
-        ("document/forecast.rs", include_str!("../../../model/src/document/forecast.rs")),
         ("document/gate.rs", include_str!("../../../model/src/document/gate.rs")),
         ("document/kernel.rs", include_str!("../../../model/src/document/kernel.rs")),
-        (
-            "document/kernel_forecast.rs",
-            include_str!("../../../model/src/document/kernel_forecast.rs"),
-        ),
         ("document/live.rs", include_str!("../../../model/src/document/live.rs")),
         ("document/strategies.rs", include_str!("../../../model/src/document/strategies.rs")),
         ("scenario.rs", include_str!("../../../model/src/scenario.rs")),

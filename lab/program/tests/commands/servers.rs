@@ -330,11 +330,12 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The terminator's binary beside the lab's. The lab does not link it, so that it is built here,
-/// with the features that the workspace has in common: of its own it would build all again.
+/// The terminator's binary beside the lab's. It is of another workspace, so that it is built here,
+/// with the features that its workspace has in common: of its own it would build all again.
 pub(crate) fn sealane() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--locked", "--workspace", "--bin", "sealane"]);
+    build.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")]);
     // Build scripts that see the test's environment run again, and with ring's all that needs ring.
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_test(&name.to_string_lossy())) {
         build.env_remove(name);

@@ -9,7 +9,7 @@ fn whose_the_table_is_and_who_waits_when_it_grows_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("run.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
-    command.args(["tables", "--threads=2", "--rounds=2", "--window-ms=50", "--json"]);
+    command.args(["writeups", "tables", "--threads=2", "--rounds=2", "--window-ms=50", "--json"]);
     let output = command.arg(&json).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");

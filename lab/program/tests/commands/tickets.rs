@@ -74,7 +74,7 @@ fn measured() -> (Output, Strategies) {
 #[test]
 fn what_cannot_be_counted_here_is_told_before_anything_is_measured() {
     let output = Command::new(env!("CARGO_BIN_EXE_sealane-lab"))
-        .args(["tickets", "--shared-writes"])
+        .args(["writeups", "tickets", "--shared-writes"])
         .env("PATH", "")
         .output()
         .unwrap();
@@ -92,7 +92,7 @@ fn one(row: &StrategyRow, name: &str) -> f64 {
 
 fn tickets(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sealane-lab"));
-    command.arg("tickets").args(arguments).output().unwrap()
+    command.args(["writeups", "tickets"]).args(arguments).output().unwrap()
 }
 
 fn text(output: &Output) -> String {

@@ -4,7 +4,7 @@ use sealane_lab_model::{
     document::{BulkRound, BulkSeries},
     figures::{
         Figure, Shown, Tally,
-        bulk::{CHECK, CPU, ENDS, LOCK_CALLS, MIGRATED, RATE, REST, UNEVENNESS},
+        bulk::{CHECK, CPU, LOCK_CALLS, MIGRATED, RATE},
     },
     number::{bytes, number},
 };
@@ -30,13 +30,6 @@ pub(crate) fn costs(parts: &[Part<'_, BulkSeries>]) -> String {
         heads.extend(costs.iter().map(String::as_str));
         heads.push("rounds that count");
         html += &table(CAPTION, &heads, &rows);
-    }
-    let rows: Vec<Vec<Cell>> = parts.iter().filter_map(|part| ends(&part.label, part.of)).collect();
-    if !rows.is_empty() {
-        let ends = [titles(&ENDS), titles(&BETWEEN)].concat();
-        let heads: Vec<&str> =
-            ["what", "#threads"].into_iter().chain(ends.iter().map(String::as_str)).collect();
-        html += &table(ENDS_CAPTION, &heads, &rows);
     }
     html
 }
@@ -73,16 +66,6 @@ fn row(label: &str, series: &BulkSeries) -> Option<Vec<Cell>> {
     Some(row)
 }
 
-/// Both ends in memory, apart, and how evenly threads carried.
-fn ends(label: &str, series: &BulkSeries) -> Option<Vec<Cell>> {
-    let shown = Shown::of(&series.rounds);
-    shown.median(&REST)?;
-    let mut row = vec![Cell::Text(label.to_owned()), Cell::Number(series.threads.to_string())];
-    row.extend(medians(&shown, &ENDS));
-    row.extend(medians(&shown, &BETWEEN));
-    Some(row)
-}
-
 fn medians(shown: &Shown<'_, BulkRound>, figures: &[Figure<BulkRound>]) -> Vec<Cell> {
     let median = |figure| Cell::Number(shown.median(figure).map_or_else(String::new, number));
     figures.iter().map(median).collect()
@@ -99,10 +82,7 @@ fn verified(series: &BulkSeries) -> &str {
 }
 
 const COSTS: [Figure<BulkRound>; 4] = [CPU, CHECK, LOCK_CALLS, MIGRATED];
-const BETWEEN: [Figure<BulkRound>; 2] = [REST, UNEVENNESS];
 const CAPTION: &str = "What transfers cost: medians of the rounds that count; \
     ~ every round was disturbed: a hint. All bytes that \
     arrived were compared with those sent, by themselves or by their SHA-256, inside the clock: \
     all equal, or there would be an error and no figure. 1 GB is 1,000,000,000 bytes.";
-const ENDS_CAPTION: &str = "In memory: each end as if its threads did nothing else, the rest \
-    (comparison, clocks) apart, and how evenly the threads carried";

@@ -5,15 +5,13 @@ use std::fmt::Write;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use crate::plot::{Drawing, Ink, escape, palette};
+use crate::plot::{Drawing, escape, palette};
 
 /// How a figure came to be; the page never leaves it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tag {
     /// Event by event; the same on every run, unless its ends tell otherwise.
     Counted,
-    /// By a model from counts: nobody saw it.
-    Forecast,
     /// By a clock.
     Measured,
     /// By somebody else, elsewhere.
@@ -24,7 +22,6 @@ impl Tag {
     pub(crate) fn html(self) -> &'static str {
         match self {
             Self::Counted => "<span class=\"tag counted\">COUNTED</span>",
-            Self::Forecast => "<span class=\"tag forecast\">FORECAST</span>",
             Self::Measured => "<span class=\"tag\">MEASURED</span>",
             Self::Published => "<span class=\"tag\">PUBLISHED</span>",
         }
@@ -193,10 +190,7 @@ fn legend(drawing: &Drawing) -> String {
     let mut html = String::from("<div class=\"legend\" role=\"group\" aria-label=\"Legend\">");
     for (at, key) in drawing.keys.iter().enumerate() {
         let (class, label) = (palette::class(key.color), escape(&key.label));
-        let dashes = match key.ink {
-            Ink::Solid => palette::dashes(key.color),
-            other => other.class(),
-        };
+        let dashes = palette::dashes(key.color);
         let _ = write!(
             html,
             "<button type=\"button\" class=\"key\" data-s=\"{at}\" aria-pressed=\"false\">\

@@ -14,9 +14,8 @@ use sealane_lab_model::{
 
 use super::{
     card::Card,
-    fleet,
     frame::Tag,
-    kernel, live, outlook, peers,
+    live, peers,
     sources::{Part, Sources},
     strategies::judgement,
 };
@@ -24,19 +23,15 @@ use super::{
 /// What the page says first, most important first; at least one sentence.
 pub(crate) fn sentences(sources: &Sources) -> Vec<String> {
     let measured = [rates_sentence(sources), servers_sentence(sources)].into_iter().flatten();
-    let ahead = outlook::sentences(sources);
     let counted = counts_sentence(sources).into_iter();
-    let said: Vec<String> = measured.chain(ahead).chain(counted).collect();
+    let said: Vec<String> = measured.chain(counted).collect();
     if !said.is_empty() {
         return said;
     }
     let nothing = || "Nothing was measured: see what failed below.".into();
     let only = bulk_sentence(sources)
         .or_else(|| strategies_sentence(sources))
-        .or_else(|| outlook::validations(sources))
-        .or_else(|| fleet::sentence(sources))
-        .or_else(|| live::sentence(sources))
-        .or_else(|| kernel::sentence(sources));
+        .or_else(|| live::sentence(sources));
     vec![only.unwrap_or_else(nothing)]
 }
 
@@ -79,7 +74,7 @@ pub(crate) fn cards(sources: &Sources) -> String {
     }
     let servers = sources.servers().next();
     let servers = servers.map(|(_, servers)| peers::cards(sources, servers)).unwrap_or_default();
-    let mut html = outlook::cards(sources);
+    let mut html = String::new();
     for (name, cards) in [("Stacks, in memory", cards), ("Servers, over sockets", servers)] {
         if !cards.is_empty() {
             let cards: String = cards.iter().take(CARDS_MAX).map(Card::html).collect();

@@ -72,7 +72,7 @@ fn server(live: &Live) -> String {
         );
         html += &icicle(&title, &look, "% of waits in futex", &futex.paths);
     }
-    html + &calls(live) + &lock_calls(live) + &unseen(&live.unseen)
+    html + &calls(live) + &unseen(&live.unseen)
 }
 
 fn findings(findings: &[LiveFinding]) -> String {
@@ -148,24 +148,6 @@ fn calls(live: &Live) -> String {
     let caption = format!("System calls, by {}", calls.instrument);
     let heads = ["call", "#per second", "#ms inside per second"];
     table(&caption, &heads, &rows.collect::<Vec<_>>())
-}
-
-fn lock_calls(live: &Live) -> String {
-    let Some(locks) = live.lock_calls.as_ref().filter(|locks| !locks.sites.is_empty()) else {
-        return String::new();
-    };
-    let seconds = locks.counted_seconds.max(f64::MIN_POSITIVE);
-    let rows = locks.sites.iter().take(ROWS_MAX).map(|site| {
-        vec![
-            Cell::Html(format!("<code>{}</code>", escape(&site.function))),
-            Cell::Html(format!("<code>{}</code>", escape(&site.address))),
-            Cell::Html(format!("<code>{}</code>", escape(&site.caller))),
-            Cell::Number(number(site.count as f64 / seconds)),
-        ]
-    });
-    let caption = "Calls of lock functions, while probes slowed the server";
-    let heads = ["function", "lock", "called by", "#per second"];
-    table(caption, &heads, &rows.collect::<Vec<_>>())
 }
 
 fn unseen(unseen: &[Unseen]) -> String {

@@ -75,7 +75,7 @@ pub(crate) fn section(sources: &Sources, raw: bool) -> Section {
     body += &stacks(sources);
     body += &negotiated(sources);
     body += &rounds(sources);
-    body += &read(sources);
+    body += &read();
     body += &commands(sources);
     body += &documents(sources, raw);
     Section { id: "method", short: "Method", title: "Method and validity", lead: LEAD.into(), body }
@@ -252,11 +252,8 @@ fn without_histograms(run: &Run) -> String {
     serde_json::to_string(&run).unwrap_or_else(|error| error.to_string())
 }
 
-fn read(sources: &Sources) -> String {
-    let runs = || sources.runs.iter().map(|source| &source.run);
-    let ahead = runs().any(|run| !run.forecasts.is_empty() || run.validation.is_some());
-    let forecasts = if ahead { READ_FORECASTS } else { READ_NO_FORECAST };
-    format!("<h3>How to read it</h3><ul class=\"remarks\"><li>{READ_TAGS} {forecasts}</li>{READ}")
+fn read() -> String {
+    format!("<h3>How to read it</h3><ul class=\"remarks\"><li>{READ_TAGS}</li>{READ}")
 }
 
 /// Most percent of processor time; above it, times are not the stacks' own.
@@ -267,10 +264,6 @@ const LEAD: &str = "All stacks get the same certificates, group, suite and numbe
 const READ_TAGS: &str = "<b>MEASURED</b> is by a clock on this machine. <b>COUNTED</b> is event by \
     event, and the same on any machine of this kind; where brackets follow, it also depends on how \
     threads met.";
-const READ_FORECASTS: &str = "<b>FORECAST</b> is by a model from counts: nobody has seen it. It is \
-    a band, and dashes are its middle; no line of dashes is a measurement. <b>PUBLISHED</b> was \
-    measured by others, elsewhere.";
-const READ_NO_FORECAST: &str = "Nothing on this page is a forecast.";
 const READ: &str = "<li>Figures are medians of the rounds that count; \
     brackets and bands go from the least to the \
     most. A verdict rests on the \

@@ -66,7 +66,6 @@ fn rates(strategies: &Strategies) -> String {
             series,
             processors: Vec::new(),
             diagonal: None,
-            level: None,
             moments: Vec::new(),
         };
         let look = "Higher is better. Point: median of the rounds; thin line: least to most.";

@@ -7,8 +7,8 @@ use crate::plot::{LinePlot, Moment, Point, Reading, Scale, Series, Switch, Ticks
 
 use super::{
     frame::{Figure, Tag},
+    spectrum::spectrum,
     strategies::varied,
-    times::spectrum,
 };
 
 /// Figures of the page, one for each of [`plots`].

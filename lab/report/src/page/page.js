@@ -58,7 +58,6 @@
   const read = (points, x, reading, pixel) => {
     if (reading === "exact") return points.find((p) => p[0] === x);
     if (!points.length || pixel(x) > pixel(points[points.length - 1][0]) + 3) return undefined;
-    if (reading === "step") return points.filter((p) => p[0] <= x).pop();
     return points.reduce((a, b) =>
       Math.abs(pixel(b[0]) - pixel(x)) < Math.abs(pixel(a[0]) - pixel(x)) ? b : a);
   };

@@ -5,19 +5,15 @@ use sealane_lab_model::{
     error::Error,
 };
 
-use crate::plot::{Drawing, Ink, Key, escape, palette};
+use crate::plot::{Drawing, Key, escape, palette};
 
-use super::{fleet, frame, matrix, over_time, sources::Sources, terminators, threads, writeups};
+use super::{frame, over_time, sources::Sources, terminators, threads, writeups};
 
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Subject {
     /// Round trips by second while a remedy is deployed, a panel for each cost of the owner's
     Deployment,
-    /// What the authority of a simulated fleet sees by the hour: orders, and questions
-    Fleet,
-    /// MB/s against threads, a line per kind of loop and number of connections, a panel per driver
-    Matrix,
     /// The servers' CPU per operation against the floor, a panel per case
     Servers,
     /// Rate per thread against threads
@@ -38,14 +34,6 @@ pub(crate) fn picture(sources: &Sources, subject: Option<Subject>) -> Result<Str
         Subject::Deployment => {
             let runs = sources.runs.iter().flat_map(|source| &source.run.strategies);
             let plots = runs.flat_map(over_time::plots);
-            Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
-        }
-        Subject::Fleet => {
-            let plots = fleet::plots(sources).into_iter();
-            Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
-        }
-        Subject::Matrix => {
-            let plots = matrix::plots(sources).into_iter().take(PANELS_MAX);
             Some(plots.map(|(title, plot)| (title, plot.draw())).collect())
         }
         Subject::Servers => sources.servers().next().map(|(_, servers)| panels(sources, servers)),
@@ -122,7 +110,7 @@ fn legend(keys: &[Key], left: f64, top: f64) -> (String, f64) {
     }
     let (mut across, mut down) = (left, top);
     let mut svg = String::new();
-    for Key { label, color, ink } in keys {
+    for Key { label, color } in keys {
         let width = 30.0 + 7.0 * threads::real(label.chars().count());
         if across > left && across + width > left + PANEL {
             (across, down) = (left, down + KEY);
@@ -131,7 +119,7 @@ fn legend(keys: &[Key], left: f64, top: f64) -> (String, f64) {
             "<g class=\"{}{}\"><rect class=\"bar\" x=\"{across}\" y=\"{}\" width=\"12\" \
              height=\"12\" rx=\"3\"/><text class=\"name\" x=\"{}\" y=\"{}\">{}</text></g>",
             palette::class(*color),
-            if *ink == Ink::Solid { palette::dashes(*color) } else { " again" },
+            palette::dashes(*color),
             down + 2.0,
             across + 18.0,
             down + 12.5,

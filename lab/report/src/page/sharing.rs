@@ -1,16 +1,14 @@
 //! What one handshake shares and does: shared writes by cause, locks, instructions.
 
 use sealane_lab_model::{
-    document::{BySide, CauseWrites, CountResult, Forecast, LockCounts, SharedLine, SharedWrites},
+    document::{ALLOCATOR, BySide, CountResult, LockCounts, SharedLine, SharedWrites},
     number::number,
-    scenario::Scenario,
     words,
 };
 
 use crate::plot::{Bar, BarPlot, Row, Segment, escape};
 
 use super::{
-    costs,
     frame::{Cell, Figure, Section, Tag, table},
     lock_paths,
     sources::{Part, Sources},
@@ -18,15 +16,15 @@ use super::{
 
 /// The section, if anything was counted.
 pub(crate) fn section(sources: &Sources) -> Option<Section> {
-    let groups = groups(sources);
+    let groups = sources.by_scenario::<CountResult>();
     let mut body = String::new();
-    for (scenario, parts, forecasts) in &groups {
+    for (scenario, parts) in &groups {
         if groups.len() > 1 {
             body += &format!("<h3 class=\"group\">{}</h3>", escape(&words::whole(scenario)));
         }
         body += "<div class=\"grid\">";
         for (plot, title, look) in [
-            (writes_plot(parts, forecasts), "Shared writes by cause", WRITES_LOOK),
+            (writes_plot(parts), "Shared writes by cause", WRITES_LOOK),
             (locks_plot(parts), "Locks taken", LOCKS_LOOK),
             (instructions_plot(parts), "Instructions", INSTRUCTIONS_LOOK),
         ] {
@@ -36,43 +34,24 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
             }
         }
         body += "</div>";
-        body += &costs::tables(forecasts);
-        body += &lines_table(parts, forecasts);
+        body += &lines_table(parts);
         body += &lock_paths::figures(parts);
         body += &sites_table(parts);
         body += &remarks(parts);
     }
     let lead = match &groups[..] {
         [] => return None,
-        [(scenario, ..)] => format!("{}. {LEAD}", words::whole(scenario)),
+        [(scenario, _)] => format!("{}. {LEAD}", words::whole(scenario)),
         _ => LEAD.to_owned(),
     };
     Some(Section { id: "sharing", short: "Sharing", title: "Why: what threads share", lead, body })
 }
 
-/// A scenario, what was counted in it and what was forecast.
-type Group<'a> = (&'a Scenario, Vec<Part<'a, CountResult>>, Vec<Part<'a, Forecast>>);
-
-fn groups(sources: &Sources) -> Vec<Group<'_>> {
-    let counted = sources.by_scenario::<CountResult>().into_iter();
-    let mut groups: Vec<Group<'_>> =
-        counted.map(|(scenario, parts)| (scenario, parts, Vec::new())).collect();
-    for (scenario, forecasts) in sources.by_scenario::<Forecast>() {
-        match groups.iter_mut().find(|(other, ..)| *other == scenario) {
-            Some((_, _, of)) => *of = forecasts,
-            None => groups.push((scenario, Vec::new(), forecasts)),
-        }
-    }
-    groups
-}
-
-/// By side; of a stack with a forecast, what its recording has, setup apart.
-fn writes_plot(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]) -> BarPlot {
-    let recorded = forecasts.iter().filter(|part| !part.of.writes.is_empty());
-    let mut rows: Vec<Row> = recorded.clone().flat_map(|part| recorded_rows(part, parts)).collect();
+/// By side.
+fn writes_plot(parts: &[Part<'_, CountResult>]) -> BarPlot {
+    let mut rows: Vec<Row> = Vec::new();
     for part in parts {
-        let is_recorded = recorded.clone().any(|other| other.of.stack == part.of.stack);
-        if let Some(writes) = part.of.shared_writes.as_ref().filter(|_| !is_recorded) {
+        if let Some(writes) = &part.of.shared_writes {
             rows.extend(SIDES.map(|(side, of)| {
                 let bars = CLASSES.map(|(class, _)| class_writes(writes, class, of));
                 writes_row(format!("{}, {side}", part.label), bars)
@@ -80,24 +59,6 @@ fn writes_plot(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]
         }
     }
     plot("Writes to shared cache lines", "writes per handshake", &CLASSES, &rows, true)
-}
-
-/// What was recorded, and the allocator's share, which is not, from the count of the same stack.
-fn recorded_rows(part: &Part<'_, Forecast>, counts: &[Part<'_, CountResult>]) -> [Row; 3] {
-    let same = counts.iter().filter(|count| count.of.stack == part.of.stack);
-    let allocator = same.filter_map(|count| count.of.shared_writes.as_ref()).next();
-    let allocator = allocator.map(|writes| writes.allocator).unwrap_or_default();
-    let allocator = [allocator.server, allocator.client, 0.0];
-    let is_named = |cause: &str| CLASSES.iter().any(|(class, _)| *class == cause);
-    [0, 1, 2].map(|end| {
-        let values = CLASSES.map(|(class, _)| {
-            let same =
-                |of: &&CauseWrites| of.cause == class || !is_named(&of.cause) && class == OTHER;
-            let sum: f64 = part.of.writes.iter().filter(same).map(|of| of.writes[end]).sum();
-            if class == ALLOCATOR { sum + allocator[end] } else { sum }
-        });
-        writes_row(format!("{}, {}", part.label, ENDS[end]), values)
-    })
 }
 
 /// The allocator's writes vary with chance, and are not the library's: out of the sum.
@@ -190,14 +151,11 @@ fn plot(
     }
 }
 
-/// The lines of stacks that have no table of them with what each costs.
-fn lines_table(parts: &[Part<'_, CountResult>], forecasts: &[Part<'_, Forecast>]) -> String {
+/// The lines that are written most.
+fn lines_table(parts: &[Part<'_, CountResult>]) -> String {
     let mut rows = Vec::new();
     let mut left_out = 0;
     for part in parts {
-        if forecasts.iter().any(|forecast| forecast.of.stack == part.of.stack) {
-            continue;
-        }
         let Some(writes) = &part.of.shared_writes else { continue };
         let sum = |line: &SharedLine| line.writes.server + line.writes.client;
         let mut lines: Vec<&SharedLine> = writes.lines.iter().collect();
@@ -303,20 +261,11 @@ fn remarks(parts: &[Part<'_, CountResult>]) -> String {
 pub(crate) type Side = (&'static str, fn(&BySide<f64>) -> f64);
 
 pub(crate) const SIDES: [Side; 2] = [("server", |by| by.server), ("client", |by| by.client)];
-/// The parts of a recording, as [`CauseWrites::writes`] has them.
-const ENDS: [&str; 3] = ["server", "client", "setup"];
-const CLASSES: [(&str, usize); 6] = [
-    ("lock", 1),
-    ("reference-count", 0),
-    ("global", 4),
-    ("false-sharing", 2),
-    (OTHER, 6),
-    (ALLOCATOR, 3),
-];
-/// So many of them are named in the list of lines.
-const NAMED: usize = 4;
+const CLASSES: [(&str, usize); 5] =
+    [("lock", 1), ("reference-count", 0), ("global", 4), (OTHER, 6), (ALLOCATOR, 3)];
+/// The number of those that lines are named by.
+const NAMED: usize = 3;
 const OTHER: &str = "other";
-const ALLOCATOR: &str = "allocator";
 const LOCK_KINDS: [(&str, usize); 3] = [("read", 0), ("write", 1), ("mutex", 2)];
 const CRUMB: f64 = 0.05;
 const LINES_SHOWN: usize = 12;

@@ -6,10 +6,7 @@ use std::{
 };
 
 use sealane_lab_model::{
-    document::{
-        self, BulkSeries, CountResult, Forecast, HandshakeSeries, MemoryResult, Run, SCHEMA,
-        Server, Servers,
-    },
+    document::{self, BulkSeries, CountResult, HandshakeSeries, Run, SCHEMA, Server, Servers},
     error::Error,
     scenario::Scenario,
 };
@@ -98,8 +95,6 @@ impl Sources {
         for (at, Source { run, .. }) in sources.runs.iter().enumerate() {
             labels.extend(sources.labels::<HandshakeSeries>(run, at));
             labels.extend(sources.labels::<CountResult>(run, at));
-            labels.extend(sources.labels::<Forecast>(run, at));
-            labels.extend(sources.labels::<MemoryResult>(run, at));
             labels.extend(sources.labels::<BulkSeries>(run, at));
             let servers = run.servers.iter().flat_map(|servers| &servers.servers);
             labels.extend(servers.map(|server| (SERVERS, server.name.clone())));
@@ -146,12 +141,6 @@ impl Sources {
     /// A server's colour.
     pub(crate) fn server_color(&self, server: &Server) -> usize {
         self.color(SERVERS, &server.name)
-    }
-
-    /// The colour of a row of any kind.
-    pub(crate) fn row_color(&self, name: &str) -> usize {
-        let stack = self.colors.get(&(STACKS, name.to_owned()));
-        stack.copied().unwrap_or_else(|| self.color(SERVERS, name))
     }
 
     fn color(&self, topic: &'static str, label: &str) -> usize {
@@ -214,9 +203,8 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<Run, Error> {
 fn run_keys(run: &Run) -> BTreeSet<String> {
     let handshakes = run.handshakes.iter().flat_map(keys);
     let counts = run.counts.iter().flat_map(keys);
-    let (memory, bulk) = (run.memory.iter().flat_map(keys), run.bulk.iter().flat_map(keys));
-    let forecasts = run.forecasts.iter().flat_map(keys);
-    handshakes.chain(counts).chain(forecasts).chain(memory).chain(bulk).collect()
+    let bulk = run.bulk.iter().flat_map(keys);
+    handshakes.chain(counts).chain(bulk).collect()
 }
 
 /// What a result is of, once for each of its parts.
@@ -260,38 +248,6 @@ impl Outcome for CountResult {
 
     fn all(run: &Run) -> &[Self] {
         &run.counts
-    }
-
-    fn name(&self) -> String {
-        self.stack.clone()
-    }
-
-    fn scenario(&self) -> &Scenario {
-        &self.scenario
-    }
-}
-
-impl Outcome for Forecast {
-    const KIND: &'static str = "forecast";
-
-    fn all(run: &Run) -> &[Self] {
-        &run.forecasts
-    }
-
-    fn name(&self) -> String {
-        self.stack.clone()
-    }
-
-    fn scenario(&self) -> &Scenario {
-        &self.scenario
-    }
-}
-
-impl Outcome for MemoryResult {
-    const KIND: &'static str = "memory";
-
-    fn all(run: &Run) -> &[Self] {
-        &run.memory
     }
 
     fn name(&self) -> String {

@@ -14,9 +14,9 @@ use super::{
     frame::{Cell, Figure, Section, Tag, table},
     over_time,
     sources::Sources,
+    spectrum::{spectrum, tail},
     terminators::sentence_case,
     threads::spread,
-    times::{spectrum, tail},
 };
 
 /// The section, if a run has any.

@@ -17,8 +17,8 @@ use super::{
     frame::{Cell, Figure, Section, Tag, table},
     service,
     sources::Sources,
+    spectrum::{spectrum, tail},
     threads::spread,
-    times::{spectrum, tail},
 };
 
 /// The section, if servers were measured.

@@ -1,7 +1,7 @@
 //! Rate per thread and speed-up by number of threads; what a stack keeps of its speed.
 
 use sealane_lab_model::{
-    document::{HandshakePoint, HandshakeSeries, KNEE},
+    document::{HandshakePoint, HandshakeSeries},
     figures::{
         Tally,
         handshake::{
@@ -14,9 +14,7 @@ use sealane_lab_model::{
     words,
 };
 
-use crate::plot::{
-    Diagonal, Ink, Level, LinePlot, Point, Reading, Scale, Series, Switch, Ticks, escape,
-};
+use crate::plot::{Diagonal, LinePlot, Point, Reading, Scale, Series, Switch, Ticks, escape};
 
 use super::{
     frame::{Cell, Figure, Section, Tag, table},
@@ -67,7 +65,7 @@ pub(crate) fn rate_plot(
     let series = parts.iter().map(|part| {
         let points: Vec<Point> = part.of.points.iter().filter_map(rate_point).collect();
         let ideal = points.first().map(|point| point.y).filter(|_| points.len() > 1);
-        Series { label: part.label.clone(), color: part.color, points, ideal, ink: Ink::Solid }
+        Series { label: part.label.clone(), color: part.color, points, ideal }
     });
     LinePlot {
         name: format!("Rate per thread: {}", words::short(scenario)),
@@ -81,7 +79,6 @@ pub(crate) fn rate_plot(
         series: series.filter(|line| !line.points.is_empty()).collect(),
         processors: processors(sources, parts),
         diagonal: None,
-        level: None,
         moments: Vec::new(),
     }
 }
@@ -200,9 +197,6 @@ pub(crate) fn whole(count: u64) -> f64 {
     count as f64
 }
 
-/// For plots of percent.
-pub(crate) const KNEE_LEVEL: Level =
-    Level { value: 100.0 * KNEE, label: "70%: the knee", top: 100.0 };
 const LEAD: &str = "Each thread makes handshakes with both ends in memory; all work in the same \
     fixed window. Nothing is drawn past the last measured number of threads.";
 const RATE_TITLE: &str = "Rate per thread";

@@ -1,14 +1,10 @@
-//! Bulk transfer and memory of connections.
+//! Bulk transfer.
 
 use std::collections::BTreeSet;
 
 use sealane_lab_model::{
-    document::{BulkSeries, MemoryResult},
-    figures::{
-        Shown,
-        bulk::RATE,
-        memory::{STATES, State},
-    },
+    document::BulkSeries,
+    figures::{Shown, bulk::RATE},
     number::bytes,
     scenario::Scenario,
     statistics::Spread,
@@ -22,7 +18,6 @@ use crate::plot::{
 use super::{
     carried,
     frame::{Figure, Section, Tag},
-    matrix,
     sources::{Part, Sources},
     strategies::checks_list,
     threads::{real, whole},
@@ -51,10 +46,9 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
     let lead = "Plaintext that arrived and was compared with what was sent. 1 MB is 1,000,000 \
         bytes."
         .into();
-    let matrix = matrix::figures(sources);
     let checks = sources.runs.iter().map(|source| checks_list(&source.run.checks));
     let (costs, checks) = (carried::costs(&parts), checks.collect::<String>());
-    let body = format!("<div class=\"grid\">{matrix}{body}</div>{costs}{checks}");
+    let body = format!("<div class=\"grid\">{body}</div>{costs}{checks}");
     (!parts.is_empty()).then_some(Section {
         id: "bulk",
         short: "Bulk",
@@ -64,34 +58,6 @@ pub(crate) fn bulk_section(sources: &Sources) -> Option<Section> {
     })
 }
 
-/// Memory, if measured.
-pub(crate) fn memory_section(sources: &Sources) -> Option<Section> {
-    let mut body = String::new();
-    for (scenario, parts) in sources.by_scenario::<MemoryResult>() {
-        let mut figures = String::new();
-        for side in ["server", "client", ""] {
-            let measured = |state: &&State| parts.iter().any(|p| state.bytes(p.of).is_some());
-            let states = STATES.iter().filter(|state| state.end == side).filter(measured);
-            let states: Vec<&State> = states.collect();
-            if !states.is_empty() {
-                figures += &memory_figure(side, &states, &parts);
-            }
-        }
-        for part in &parts {
-            if let Some(failure) = &part.of.failure {
-                let (label, failure) = (escape(&part.label), escape(failure));
-                figures += &format!("<p class=\"failure\"><b>{label}</b>: {failure}</p>");
-            }
-        }
-        let whole = escape(&words::whole(scenario));
-        body += &format!("<h3 class=\"group\">{whole}</h3><div class=\"grid\">{figures}</div>");
-    }
-    let lead = "Growth of the process for each connection held at once.".into();
-    let section =
-        Section { id: "memory", short: "Memory", title: "Memory per connection", lead, body };
-    (!section.body.is_empty()).then_some(section)
-}
-
 /// What series must have in common to stand in one plot.
 #[derive(PartialEq)]
 pub(crate) struct Load<'a> {
@@ -99,7 +65,6 @@ pub(crate) struct Load<'a> {
     connections: usize,
     messages: u64,
     message_bytes: u64,
-    in_memory: bool,
 }
 
 impl<'a> Load<'a> {
@@ -109,7 +74,6 @@ impl<'a> Load<'a> {
             connections: series.connections,
             messages: series.messages,
             message_bytes: series.message_bytes,
-            in_memory: series.runtime == "memory",
         }
     }
 
@@ -118,9 +82,8 @@ impl<'a> Load<'a> {
         if parts.iter().all(|part| Shown::of(&part.of.rounds).is_empty()) {
             return String::new();
         }
-        let through = if self.in_memory { "in memory" } else { "over loopback sockets" };
         let title = format!(
-            "{} per message, {}, {through}",
+            "{} per message, {}, over loopback sockets",
             bytes(whole(self.message_bytes)),
             words::count(self.connections, "connection")
         );
@@ -146,7 +109,7 @@ fn series(parts: &[&Part<'_, BulkSeries>], sources: &Sources) -> LinePlot {
 }
 
 /// A line for each label; a series is one point of it.
-pub(crate) fn by_threads<'a>(
+fn by_threads<'a>(
     labelled: impl Iterator<Item = (String, usize, &'a Part<'a, BulkSeries>)>,
     sources: &Sources,
 ) -> LinePlot {
@@ -180,7 +143,6 @@ pub(crate) fn by_threads<'a>(
         series,
         processors,
         diagonal: None,
-        level: None,
         moments: Vec::new(),
     }
 }
@@ -202,38 +164,6 @@ fn bars(parts: &[&Part<'_, BulkSeries>], threads: usize) -> BarPlot {
     }
 }
 
-fn memory_figure(side: &str, states: &[&State], parts: &[Part<'_, MemoryResult>]) -> String {
-    let segments = states.iter().enumerate();
-    let segments = segments.map(|(color, state)| Segment { label: state.name.into(), color });
-    let rows = parts.iter().filter(|part| !part.of.bytes.is_empty()).map(|part| {
-        let value = |state: &&State| {
-            state.bytes(part.of).map(|bytes| Bar { value: bytes / 1024.0, range: None })
-        };
-        let label = part.label.clone();
-        Row { label, bars: states.iter().map(value).collect(), ..Row::default() }
-    });
-    let connections = parts.iter().map(|part| part.of.connections).max().unwrap_or(0);
-    let plot = BarPlot {
-        name: format!("Memory per connection, {side}"),
-        unit: "KiB per connection".into(),
-        segments: segments.collect(),
-        rows: rows.collect(),
-        ..BarPlot::default()
-    };
-    if side.is_empty() {
-        let (title, drawing) = ("When both ends are gone", &plot.draw());
-        return Figure { title, tag: Tag::Measured, look: GONE, drawing }.html();
-    }
-    let title = format!("In the {side}");
-    let look = format!(
-        "What each open connection adds to the {side}'s memory while {connections} are held; \
-         1 KiB is 1,024 bytes. Shorter is better."
-    );
-    Figure { title: &title, tag: Tag::Measured, look: &look, drawing: &plot.draw() }.html()
-}
-
-const GONE: &str = "What the process still holds for each connection that it had. 0 means that \
-    all of it was given back, or is used again.";
 const LINES_LOOK: &str = "Rising is good; a line that turns down loses more to sharing than the \
     next thread brings. Line: median of the rounds; band: least to most.";
 const BARS_LOOK: &str = "Bar: median of the rounds; thin line: least to most.";

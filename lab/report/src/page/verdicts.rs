@@ -2,12 +2,11 @@
 
 use sealane_lab_model::{document::Comparison, number::number};
 
-use crate::plot::{Interval, IntervalPlot, escape};
+use crate::plot::escape;
 
 use super::{
-    frame::{Cell, Figure, Section, Tag, table},
+    frame::{Cell, Section, table},
     sources::Sources,
-    terminators::sentence_case,
 };
 
 /// The section, if anything was compared.
@@ -21,38 +20,7 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
     if rows.is_empty() {
         return None;
     }
-    let mut measures: Vec<&str> = rows.iter().map(|(_, c)| c.measure.as_str()).collect();
-    let mut seen = Vec::new();
-    measures.retain(|measure| {
-        let new = !seen.contains(measure);
-        seen.push(*measure);
-        new
-    });
-    let mut body = String::from("<div class=\"grid\">");
-    // The table says the same.
-    let drawn = if sources.brief { 0 } else { measures.len() };
-    for measure in measures.into_iter().take(drawn) {
-        // What too few rounds say looks like a result in a picture: the table alone has it.
-        let shown = |c: &Comparison| c.measure == measure && c.is_enough();
-        let rows = rows.iter().filter(|(_, comparison)| shown(comparison));
-        let rows = rows.map(|(run, comparison)| Interval {
-            label: format!("{} / {}{run}", comparison.of, comparison.to),
-            color: sources.row_color(&comparison.of),
-            ratio: comparison.ratio,
-            interval: comparison.interval,
-        });
-        // A measure that names a whole scenario is wider than the plot; the title has it.
-        let (name, unit) = (format!("ratio of {measure}"), "ratio".to_owned());
-        let plot = IntervalPlot { name, unit, rows: rows.collect() };
-        if plot.rows.is_empty() {
-            continue;
-        }
-        let tag = Tag::Measured;
-        let title = &sentence_case(measure);
-        body += &Figure { title, tag, look: LOOK, drawing: &plot.draw() }.html();
-    }
-    body += "</div>";
-    body += &verdicts(&rows);
+    let body = verdicts(&rows);
     let lead = "Pairs from the same rounds, neighbours in time: what disturbed the machine for a \
         while falls out of their ratio.";
     Some(Section {
@@ -83,7 +51,3 @@ fn verdicts(rows: &[(String, &Comparison)]) -> String {
         &rows.collect::<Vec<_>>(),
     )
 }
-
-const LOOK: &str = "The first one's figure divided by the second's. Dot: median of the rounds' \
-    ratios; line: 95% interval. Where the line crosses \u{d7}1, no difference is shown. Where the \
-    verdict says \"not enough\", it goes from the least to the most ratio, and is a hint.";

@@ -6,7 +6,7 @@ use sealane_lab_model::number::number;
 use serde_json::{Value, json};
 
 use super::{
-    Drawing, Ink, Key, View, WIDTH, csv_field, neat,
+    Drawing, Key, View, WIDTH, csv_field, neat,
     palette::class,
     scale::{Axis, Scale},
     svg::{Anchor, Svg},
@@ -68,8 +68,7 @@ impl BarPlot {
         let keys = match &self.segments[..] {
             [_] => Vec::new(),
             many => {
-                let key =
-                    |s: &Segment| Key { label: s.label.clone(), color: s.color, ink: Ink::Solid };
+                let key = |s: &Segment| Key { label: s.label.clone(), color: s.color };
                 many.iter().map(key).collect()
             }
         };

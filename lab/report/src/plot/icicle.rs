@@ -4,7 +4,7 @@ use sealane_lab_model::number::number;
 use serde_json::json;
 
 use super::{
-    Drawing, Ink, Key, View, csv_field, neat,
+    Drawing, Key, View, csv_field, neat,
     palette::class,
     svg::{Anchor, Svg},
 };
@@ -54,7 +54,7 @@ impl Icicle {
         let mut groups = Vec::new();
         groups_of(&tree, &mut groups);
         let keys = groups.iter().enumerate();
-        let keys = keys.map(|(color, label)| Key { label: label.clone(), color, ink: Ink::Solid });
+        let keys = keys.map(|(color, label)| Key { label: label.clone(), color });
         let keys: Vec<Key> = keys.collect();
         let depth = f64::from(u16::try_from(depth(&tree)).unwrap_or(u16::MAX));
         let height = TOP + ROW * (1.0 + depth) + BOTTOM;

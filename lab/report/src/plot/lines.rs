@@ -6,7 +6,7 @@ use sealane_lab_model::number::number;
 use serde_json::{Value, json};
 
 use super::{
-    Drawing, Ink, Key, View, WIDTH, csv_field, neat,
+    Drawing, Key, View, WIDTH, csv_field, neat,
     palette::{class, dashes},
     scale::{Axis, Scale},
     svg::{Anchor, Svg, px},
@@ -31,7 +31,6 @@ pub(crate) struct LinePlot {
     /// Where the processors of a machine end; beyond the last, the ground is shaded.
     pub(crate) processors: Vec<f64>,
     pub(crate) diagonal: Option<Diagonal>,
-    pub(crate) level: Option<Level>,
     pub(crate) moments: Vec<Moment>,
 }
 
@@ -44,7 +43,6 @@ pub(crate) struct Series {
     pub(crate) points: Vec<Point>,
     /// A level that it would keep if nothing were shared.
     pub(crate) ideal: Option<f64>,
-    pub(crate) ink: Ink,
 }
 
 /// One measured point, with the least and greatest of its rounds.
@@ -53,7 +51,7 @@ pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
     pub(crate) range: Option<[f64; 2]>,
-    /// Whether the point was disturbed: drawn hollow. Of somebody else's, it was missed: in a ring.
+    /// Whether the point was disturbed: drawn hollow.
     pub(crate) hint: bool,
 }
 
@@ -62,15 +60,6 @@ pub(crate) struct Point {
 pub(crate) struct Diagonal {
     pub(crate) base: f64,
     pub(crate) bend: f64,
-}
-
-/// A height that means something for every line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Level {
-    pub(crate) value: f64,
-    pub(crate) label: &'static str,
-    /// Where the axis ends: what lies above did so by chance.
-    pub(crate) top: f64,
 }
 
 /// A place on the horizontal axis at which something happened.
@@ -84,7 +73,6 @@ pub(crate) struct Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Switch {
     Neither,
-    X,
     Y,
 }
 
@@ -106,8 +94,6 @@ pub(crate) enum Reading {
     Exact,
     /// From the point next to it.
     Nearest,
-    /// From the last point before it: a distribution.
-    Step,
 }
 
 impl LinePlot {
@@ -117,16 +103,12 @@ impl LinePlot {
         let mut other = self.clone();
         match self.switch {
             Switch::Neither => {}
-            Switch::X => other.x_scale = self.x_scale.other(),
             Switch::Y => other.y_scale = self.y_scale.other(),
         }
         if self.switch != Switch::Neither {
             plots.push(other);
         }
-        let name = |plot: &Self| {
-            if self.switch == Switch::X { plot.x_scale.name() } else { plot.y_scale.name() }
-        };
-        let views = plots.iter().map(|p| View { name: name(p), svg: p.svg() }).collect();
+        let views = plots.iter().map(|p| View { name: p.y_scale.name(), svg: p.svg() }).collect();
         let keys = self.series.iter().map(Series::key);
         let scales: Vec<Value> = plots.iter().map(Self::scales).collect();
         Drawing { views, keys: keys.collect(), data: self.data(&scales), csv: self.csv() }
@@ -153,10 +135,7 @@ impl LinePlot {
             let most = xs.iter().copied().fold(base, f64::max);
             ys.push(most.min(bend) / base);
         }
-        let mut y = Axis::around(self.y_scale, &ys, HEIGHT - BOTTOM, TOP);
-        if let Some(Level { top, .. }) = self.level {
-            y.max = y.max.min(top);
-        }
+        let y = Axis::around(self.y_scale, &ys, HEIGHT - BOTTOM, TOP);
         (x, y)
     }
 
@@ -178,11 +157,6 @@ impl LinePlot {
                 let _ = write!(path, "H{}", px(x.at(most)));
             }
             svg.path("ideal neutral", &path);
-        }
-        if let Some(Level { value, label, .. }) = self.level {
-            let at = y.at(value);
-            svg.line("level", [x.start, at], [x.end, at]);
-            svg.text("remark", [x.end, at - 5.0], Anchor::End, label);
         }
         for (index, line) in self.series.iter().enumerate() {
             self.draw_line(&mut svg, index, line, &x, &y);
@@ -238,28 +212,17 @@ impl LinePlot {
         let mut path = String::new();
         for (at, point) in line.points.iter().enumerate() {
             let [across, down] = place(point).map(px);
-            let _ = match (at, self.reading) {
-                (0, _) => write!(path, "M{across} {down}"),
-                (_, Reading::Step) => write!(path, "H{across}V{down}"),
-                _ => write!(path, "L{across} {down}"),
-            };
+            let command = if at == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{command}{across} {down}");
         }
-        match line.ink {
-            Ink::Dashed => svg.path("line dashed", &path),
-            Ink::Signs => {}
-            Ink::Solid => svg.path("line", &path),
-        }
-        if self.reading == Reading::Exact && (line.ink != Ink::Dashed || line.points.len() == 1) {
+        svg.path("line", &path);
+        if self.reading == Reading::Exact {
             for point in &line.points {
                 let [across, down] = place(point);
                 if let (Some([low, high]), 1) = (point.range, line.points.len()) {
                     svg.line("whisker", [across, y.at(low)], [across, y.at(high)]);
                 }
-                let open = line.ink == Ink::Signs;
-                svg.sign(line.color, [across, down], open || point.hint);
-                if open && point.hint {
-                    svg.ring([across, down]);
-                }
+                svg.sign(line.color, [across, down], point.hint);
             }
         }
         svg.close();
@@ -294,15 +257,14 @@ impl LinePlot {
 
     fn data(&self, scales: &[Value]) -> Value {
         // The points themselves are read from the CSV: they need not be in the page twice.
-        let series = self.series.iter().map(|line| {
-            let class = class(line.color) + line.ink.class();
-            json!({ "n": line.label, "k": class, "c": line.points.len() })
-        });
+        let series = self
+            .series
+            .iter()
+            .map(|line| json!({ "n": line.label, "k": class(line.color), "c": line.points.len() }));
         let series: Vec<Value> = series.collect();
         let reading = match self.reading {
             Reading::Exact => "exact",
             Reading::Nearest => "nearest",
-            Reading::Step => "step",
         };
         let percent = self.ticks == Ticks::Percentiles;
         json!({
@@ -330,7 +292,7 @@ impl LinePlot {
 
 impl Series {
     fn key(&self) -> Key {
-        Key { label: self.label.clone(), color: self.color, ink: self.ink }
+        Key { label: self.label.clone(), color: self.color }
     }
 }
 
@@ -419,16 +381,9 @@ mod tests {
             switch: Switch::Y,
             ticks: Ticks::Measured,
             reading: Reading::Exact,
-            series: vec![Series {
-                label: "a, b".into(),
-                color: 9,
-                points,
-                ideal: Some(100.0),
-                ink: Ink::Solid,
-            }],
+            series: vec![Series { label: "a, b".into(), color: 9, points, ideal: Some(100.0) }],
             processors: vec![2.0],
             diagonal: None,
-            level: None,
             moments: Vec::new(),
         }
     }
@@ -485,14 +440,5 @@ mod tests {
             "series,threads,per second,least,most\n\"a, b\",1,100,90,120\n\"a, b\",2,90,80,110\n\
              \"a, b\",3,55,45,75\n"
         );
-    }
-
-    #[test]
-    fn a_distribution_is_drawn_in_steps() {
-        let plot = LinePlot { reading: Reading::Step, ..plot() };
-        let svg = plot.draw().views.remove(0).svg;
-        let line = svg.split("class=\"line\" d=\"").nth(1).unwrap().split('"').next().unwrap();
-        assert_eq!(line.matches('H').count(), 2, "{line}");
-        assert_eq!(line.matches('V').count(), 2, "{line}");
     }
 }

@@ -90,12 +90,6 @@ impl Svg {
         self.path(if hollow { "sign hollow" } else { "sign" }, &path);
     }
 
-    /// Around a sign that the reader should not overlook.
-    pub(crate) fn ring(&mut self, [x, y]: [f64; 2]) {
-        let (x, y) = (px(x), px(y));
-        let _ = write!(self.text, "<circle class=\"ring\" cx=\"{x}\" cy=\"{y}\" r=\"8.5\"/>");
-    }
-
     /// The whole element.
     pub(crate) fn finish(mut self) -> String {
         self.text.push_str("</svg>");

@@ -4,14 +4,10 @@
 use std::collections::BTreeMap;
 
 use sealane_lab_harness::phase;
-use sealane_lab_model::{
-    document::{BySide, SharedLine},
-    recording::{ALLOCATOR, NAMELESS_MEMORY},
-};
+use sealane_lab_model::document::{ALLOCATOR, BySide, NAMELESS_MEMORY, SharedLine};
 use sealane_lab_watch::demangle::CUT;
 
 use crate::count::{
-    operation::{self, Found},
     symbols::{self, Code, Function, Symbols},
     trace::{Write, WrittenLine},
 };
@@ -106,17 +102,6 @@ pub(super) fn is_lock(code: &Code) -> bool {
     code.functions.iter().any(is_lock_function)
 }
 
-/// The functions, inlined into each other, that the lock functions among them are inlined into; all
-/// of them, if none is one.
-pub(super) fn around_locks(functions: &[Function]) -> &[Function] {
-    let is_one = |function: &Function| {
-        is_lock_function(function)
-            || operation::of(std::slice::from_ref(function)) != Found::Nothing
-    };
-    let last = functions.iter().rposition(is_one);
-    &functions[last.map_or(0, |last| last + 1)..]
-}
-
 fn is_lock_function(function: &Function) -> bool {
     is_lock_name(&function.name) || LOCK_FILES.iter().any(|file| function.file.contains(file))
 }
@@ -201,14 +186,6 @@ fn own_at(functions: &[Function]) -> usize {
     own.unwrap_or(functions.len().saturating_sub(1))
 }
 
-/// Whether `code` is the lab's own, or of the standard library, which calls it.
-pub(super) fn is_harness(code: &Code) -> bool {
-    code.functions.iter().all(|function| {
-        let is_ours = HARNESS.iter().any(|part| function.name.contains(part));
-        (is_ours && !function.name.contains(SYNTHETIC)) || is_standard(function)
-    })
-}
-
 fn is_standard(function: &Function) -> bool {
     let name = function.name.trim_start_matches(['<', '&']);
     STANDARD.iter().any(|crate_name| name.starts_with(crate_name))
@@ -267,8 +244,6 @@ const ALLOCATOR_FUNCTIONS: [&str; 31] = [
     "tcache_thread_shutdown",
     "unlink_chunk",
 ];
-/// A part of the names of this program's own functions.
-const HARNESS: [&str; 2] = ["sealane_lab", "sealane_libssl::"];
 /// Files of Rust's standard library.
 const LOCK_FILES: [&str; 3] = ["/std/src/sync/poison/", "/std/src/sys/sync/", "/std/src/sync/once"];
 /// Types of C++ whose members do nothing else.
@@ -332,8 +307,6 @@ const REFERENCE_COUNT_WORDS: [&str; 13] = [
 const STANDARD: [&str; 3] = ["alloc::", "core::", "std::"];
 const STANDARD_FILES: [&str; 3] =
     ["/library/alloc/src/", "/library/core/src/", "/library/std/src/"];
-/// Work with a known answer is not the harness's.
-const SYNTHETIC: &str = "sealane_lab_stacks::stacks::synthetic::";
 const WRITERS_SHOWN: usize = 6;
 
 #[cfg(test)]

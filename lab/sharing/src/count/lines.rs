@@ -1,7 +1,7 @@
 //! Writes to cache lines that another thread writes too: the program runs under valgrind's tool
 //! lackey, and its trace is read as it comes.
 
-use std::{ffi::OsString, fs, path::Path, time::Instant};
+use std::{ffi::OsString, time::Instant};
 
 use sealane_lab_harness::{
     interrupt::Interrupt,
@@ -9,17 +9,13 @@ use sealane_lab_harness::{
     programs,
 };
 use sealane_lab_model::{
-    document::{BySide, SharedWrites},
+    document::{ALLOCATOR, BySide, SharedWrites},
     error::Error,
-    recording::{ALLOCATOR, Recording},
 };
 
 use crate::count::{
     class,
-    code::Codes,
     progress::Progress,
-    record::{Limits, Recorder},
-    recorded,
     run::{Program, Run},
     symbols::Symbols,
     trace::{Trace, WrittenLine},
@@ -47,34 +43,6 @@ pub(super) fn count(
     let (mut trace, symbols) = traced(run, Trace::with_marks(), program, progress)?;
     let shared = trace.take_shared();
     Ok(result(&trace, &shared, &symbols, handshakes as f64))
-}
-
-/// Counts as [`count`] does, and records what one thread does. Files that nobody keeps lie in
-/// `folder`.
-///
-/// # Errors
-/// Those of [`count`], or that a limit of the recorder is met.
-pub(super) fn record(
-    program: &Program,
-    handshakes: u64,
-    folder: &Path,
-    stop: &Interrupt,
-    progress: &Progress,
-) -> Result<(Lines, Recording), Error> {
-    // Under a heap that uses no memory twice, a line that two threads touch is one that they share,
-    // not one that the first of them had freed.
-    let library = folder.join(HEAP);
-    fs::write(&library, HEAP_LIBRARY).map_err(Error::file(&library))?;
-    let mut program = program.clone();
-    program.environment.push(("LD_PRELOAD".into(), library.into()));
-    let run = Run::start(&lackey()?, &program, stop)?;
-    let recorder = Recorder::new(Codes::of(run.id()), Limits::default());
-    let (mut trace, symbols) = traced(run, Trace::recorded_by(recorder), &program, progress)?;
-    let mut written = trace.take_written();
-    let recorder = trace.recorder().ok_or_else(|| Error::Check("nothing was recorded".into()))?;
-    let recording = recorded::recording(recorder, &written, &symbols, handshakes)?;
-    written.retain(WrittenLine::has_writers);
-    Ok((result(&trace, &written, &symbols, handshakes as f64), recording))
 }
 
 /// The whole trace, and the names of what ran.
@@ -113,9 +81,6 @@ fn traced(
             // Libraries that were loaded since. All are when the first handshake is counted, but
             // by then a short program may have ended.
             maps = run.maps().unwrap_or(maps);
-            if let Some(recorder) = trace.recorder() {
-                recorder.codes.set_maps(&maps);
-            }
             let begun = trace.instructions(&SERVER_SIDE) > 0;
             look_again = trace.read() + if begun { MAPS_EVERY_LINES } else { MAPS_SOON_LINES };
             if begun {
@@ -183,10 +148,6 @@ pub(super) fn lackey_with<const N: usize>(more: [OsString; N]) -> Result<Vec<OsS
     Ok([valgrind.into_os_string()].into_iter().chain(options).collect())
 }
 
-/// The heap's file; a process that is linked statically does without it.
-pub(super) const HEAP: &str = "sealane-lab-heap.so";
-/// Built by `build.rs` from `native/heap.c`.
-const HEAP_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/heap.so"));
 const MAPS_EVERY_LINES: u64 = 500_000;
 const MAPS_SOON_LINES: u64 = 10_000;
 const READ_BYTES: usize = 256 * 1024;

@@ -112,69 +112,17 @@ fn busiest(mut sites: Vec<LockSite>) -> Vec<LockSite> {
     sites
 }
 
-/// How long locks are held, by the name of the lock, its kind and the phase in which it is taken:
-/// calls per handshake, and the mean in nanoseconds without the clock's own time. `program` has
-/// one thread, so that nobody waits.
-///
-/// # Errors
-/// Those of [`count`].
-pub(super) fn holds(
-    program: &Program,
-    handshakes: u64,
-    folder: &Path,
-    stop: &Interrupt,
-) -> Result<Vec<NativeHold>, Error> {
-    let rows = rows(program, Notes::Times, folder, stop)?;
-    let (_, names) = rows.named();
-    let Rows { rows, clock_ns, .. } = rows;
-    let mut sums: BTreeMap<(String, String, usize), (u64, f64, u64)> = BTreeMap::new();
-    for row in &rows {
-        let lock = names.get(&row.lock).cloned().unwrap_or_default();
-        let sum = sums.entry((lock, row.kind.clone(), row.phase)).or_default();
-        *sum = (sum.0 + row.calls, sum.1 + row.held_ns, sum.2 + row.spans);
-    }
-    let hold = |((lock, kind, phase), (calls, held_ns, spans)): ((String, String, usize), _)| {
-        let (calls, held_ns, spans): (u64, f64, u64) = (calls, held_ns, spans);
-        (spans > 0).then(|| NativeHold {
-            lock,
-            kind,
-            phase,
-            calls: calls as f64 / handshakes as f64,
-            ns: (held_ns / spans as f64 - clock_ns).max(0.0),
-        })
-    };
-    Ok(sums.into_iter().filter_map(hold).collect())
-}
-
-/// See [`holds`].
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct NativeHold {
-    /// The variable, or who takes it.
-    pub(super) lock: String,
-    /// `mutex`, `read`, `write` or `spin`.
-    pub(super) kind: String,
-    /// The phase's number, see [`Phase`].
-    pub(super) phase: usize,
-    /// Per handshake.
-    pub(super) calls: f64,
-    /// The mean.
-    pub(super) ns: f64,
-}
-
 /// What the interposer notes beside the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notes {
     Nothing,
     Paths,
-    Times,
 }
 
 /// What the interposer wrote.
 pub(super) struct Rows {
     pub(super) rows: Vec<Row>,
     pub(super) maps: String,
-    /// What its clock tells of no time at all.
-    pub(super) clock_ns: f64,
 }
 
 /// A lock, how it is taken, and by which functions, innermost first.
@@ -231,7 +179,6 @@ impl Rows {
     /// If it met one of its limits, or did not end.
     fn parse(text: &str) -> Result<Self, Error> {
         let (mut rows, mut maps): (Vec<Row>, _) = (Vec::new(), String::new());
-        let mut clock_ns = 0.0;
         let mut ended = false;
         for line in text.lines() {
             match line.split_once(' ') {
@@ -241,13 +188,6 @@ impl Rows {
                     })?;
                     rows.push(row);
                 }
-                Some(("held", fields)) => {
-                    let last = rows.last_mut().and_then(|row| row.take_held(fields));
-                    last.ok_or_else(|| {
-                        Error::Check(format!("the interposer wrote what is no time: {line}"))
-                    })?;
-                }
-                Some(("clock", ns)) => clock_ns = ns.parse().unwrap_or(0.0),
                 Some(("map", map)) => {
                     maps.push_str(map);
                     maps.push('\n');
@@ -260,7 +200,7 @@ impl Rows {
             }
         }
         if ended {
-            return Ok(Self { rows, maps, clock_ns });
+            return Ok(Self { rows, maps });
         }
         Err(Error::Check(
             "the interposer wrote no counts: is the program linked statically, or did it end \
@@ -286,9 +226,6 @@ pub(super) struct Row {
     pub(super) calls: u64,
     /// Innermost first.
     pub(super) path: Vec<u64>,
-    /// With times: how long it was held in all, in so many calls.
-    pub(super) held_ns: f64,
-    pub(super) spans: u64,
 }
 
 impl Row {
@@ -299,13 +236,7 @@ impl Row {
         let lock = u64::from_str_radix(fields.next()?, 16).ok()?;
         let calls = fields.next()?.parse().ok()?;
         let path = fields.map(|pc| u64::from_str_radix(pc, 16).ok()).collect::<Option<_>>()?;
-        Some(Self { thread, kind, phase, lock, calls, path, held_ns: 0.0, spans: 0 })
-    }
-
-    fn take_held(&mut self, fields: &str) -> Option<()> {
-        let (held_ns, spans) = fields.split_once(' ')?;
-        (self.held_ns, self.spans) = (held_ns.parse().ok()?, spans.parse().ok()?);
-        Some(())
+        Some(Self { thread, kind, phase, lock, calls, path })
     }
 
     fn is(&self, kinds: &[&str]) -> bool {
@@ -377,7 +308,6 @@ fn rows(program: &Program, notes: Notes, folder: &Path, stop: &Interrupt) -> Res
     let noted = match notes {
         Notes::Nothing => None,
         Notes::Paths => Some(PATHS),
-        Notes::Times => Some(TIMES),
     };
     program.environment.extend(noted.map(|name| (name.into(), "1".into())));
     let mut run = Run::start(&[], &program, stop)?;
@@ -441,7 +371,6 @@ impl Interposer {
 }
 
 const ALL: &str = "SEALANE_LAB_LOCKS_ALL";
-const TIMES: &str = "SEALANE_LAB_LOCKS_TIMES";
 /// Built by `build.rs` from `native/locks.c`.
 const INTERPOSER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/locks.so"));
 const LAB: &str = "sealane_lab";
@@ -465,14 +394,6 @@ mod tests {
         assert!(rows.rows[0].is(&["read"]) && rows.rows[0].is_in(&SERVER_SIDE));
         assert_eq!(rows.rows[0].path, [0xaa, 0xbb]);
         assert_eq!(rows.maps, "0-1 r 0 0 0 /x\n");
-    }
-
-    #[test]
-    fn times_stand_behind_their_row() {
-        let written = WRITTEN.replace("aa bb\n", "aa bb\nheld 120.5 6\nclock 8.25\n");
-        let rows = Rows::parse(&written).expect("rows");
-        assert_eq!((rows.rows[0].held_ns, rows.rows[0].spans, rows.clock_ns), (120.5, 6, 8.25));
-        assert!(Rows::parse(&WRITTEN.replace("row 0 read 1 7f00 12 aa bb", "held 1 1")).is_err());
     }
 
     #[test]

@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sealane_lab_model::{
-    document::{BySide, LockCounts, LockSite, SharedLine, SharedWrites},
-    recording::ALLOCATOR,
+use sealane_lab_model::document::{
+    ALLOCATOR, BySide, LockCounts, LockSite, SharedLine, SharedWrites,
 };
 
 use crate::count::{

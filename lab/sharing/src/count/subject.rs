@@ -1,33 +1,26 @@
 //! What is counted: [`Subject`], one stack in one scenario, as a trial of fixed length under each
 //! instrument.
 
-use std::{env, fs, path::PathBuf, time::Duration};
+use std::{env, path::PathBuf};
 
 use sealane_lab_harness::{
     credentials::Credentials,
-    journal::Journal,
-    machine, phase, programs,
-    trial::{Fixed, Reply, Task, launch},
+    phase, programs,
+    trial::{Fixed, Task},
 };
 use sealane_lab_model::{
-    document::{BySide, CountResult, LockCounts, Run, SharedWrites},
+    document::{ALLOCATOR, BySide, CountResult, LockCounts, SharedWrites},
     error::Error,
-    library::TimedCall,
-    recording::{ALLOCATOR, ByPart, Recording},
-    scenario::{Kind, Scenario},
+    scenario::Scenario,
     statistics::Spread,
 };
-use sealane_lab_stacks::{
-    handshake::{Handshakes, task::fault::Fault},
-    stacks,
-};
+use sealane_lab_stacks::handshake::{Handshakes, task::fault::Fault};
 
 use crate::count::{
-    Tools, holding, holds, instructions,
+    Tools, instructions,
     lines::{self, Lines},
     locks,
     run::Program,
-    symbols,
 };
 
 /// One stack in one scenario.
@@ -81,27 +74,6 @@ impl Subject {
         Ok(counts)
     }
 
-    /// How long locks of the C library are held, of one thread.
-    ///
-    /// # Errors
-    /// What stopped the trial.
-    pub(super) fn native_holds(&self, tools: &Tools) -> Result<Vec<locks::NativeHold>, Error> {
-        let (program, handshakes) = self.trial(tools, 1, HOLDS)?;
-        locks::holds(&program, handshakes, tools.folder.path(), &tools.stop)
-    }
-
-    /// How long calls take that hold a lock of the stack's own, and how many handshakes there were.
-    ///
-    /// # Errors
-    /// What stopped the trial.
-    pub(super) fn timed_calls(&self, tools: &Tools) -> Result<(Vec<TimedCall>, u64), Error> {
-        let task = Handshakes { time_holds: true, ..self.task(tools, 1, HOLDS)? };
-        match launch::run(&Task::new(&task)?, HOLDS_TIME_MAX)? {
-            Reply::Fixed { holds, .. } => Ok((holds, HOLDS.warm_up + HOLDS.count)),
-            _ => Err(Error::Check("the trial told something else than its holds".into())),
-        }
-    }
-
     /// Instructions by side.
     ///
     /// # Errors
@@ -127,70 +99,6 @@ impl Subject {
         let length = Fixed { warm_up: tools.handshakes, count: tools.handshakes };
         let (program, handshakes) = self.trial(tools, THREADS, length)?;
         lines::count(&program, handshakes, &tools.stop, &tools.progress)
-    }
-
-    /// The same, and a recording of what one thread does.
-    ///
-    /// # Errors
-    /// Those of [`Self::instructions`], or that a limit of the recorder is met.
-    pub(super) fn recording(&self, tools: &Tools) -> Result<(Lines, Recording), Error> {
-        needs_a_build_for_counting(&self.stack)?;
-        // What may fail within a second comes before what takes minutes.
-        needs_what_recordings_need()?;
-        let mut stack = stacks::identity(&self.stack)?;
-        stack.path = file_name(&stack.path);
-        let words: Vec<String> = stack.build.split(' ').map(without_folder).collect();
-        stack.build = words.join(" ");
-        let step = |what| tools.progress.step(format!("{}: {what}", self.stack));
-        step("time without an instrument");
-        let native_ns = Some(self.native_ns(tools)?);
-        let timed = holds::measure(self, tools)?;
-        step("recording");
-        let least = if self.scenario.kind == Kind::Full { 1 } else { WARM_UP_TO_RESUME };
-        let warm_up = tools.handshakes.max(least);
-        let length = Fixed { warm_up, count: tools.handshakes };
-        let (program, handshakes) = self.trial(tools, THREADS, length)?;
-        let folder = tools.folder.path();
-        let (lines, recording) =
-            lines::record(&program, handshakes, folder, &tools.stop, &tools.progress)?;
-        let Run { started, mut command, machine, .. } =
-            Journal::begin(env::args().collect(), None).run;
-        if let Some(program) = command.first_mut() {
-            *program = file_name(program);
-        }
-        let scenario = self.scenario.clone();
-        let processor = machine.processor;
-        let mut recording =
-            Recording { started, command, processor, stack, scenario, native_ns, ..recording };
-        holding::add(&mut recording, &timed);
-        Ok((lines, recording))
-    }
-
-    /// Time of one handshake of a single thread, without any instrument: the medians, which tell
-    /// less of who else was running, divided between handshake and setup as the sums are.
-    fn native_ns(&self, tools: &Tools) -> Result<ByPart<f64>, Error> {
-        let first = machine::allowed_processors().first().copied();
-        let task = Handshakes {
-            threads: 1,
-            pin: first.into_iter().collect(),
-            window_ms: NATIVE_MS,
-            fixed: None,
-            ..self.task(tools, 1, Fixed { warm_up: 0, count: 0 })?
-        };
-        let Reply::Window { round, .. } = launch::run(&Task::new(&task)?, NATIVE_TIME_MAX)? else {
-            return Err(Error::Check("the trial told something else than a window".into()));
-        };
-        let [server, client, outside] = round.median_ns.map(|ns| ns as f64);
-        let setup = |setup: u64, rest: u64| setup as f64 / (setup + rest).max(1) as f64;
-        let of_server = setup(round.server_setup_ns, round.server_ns);
-        let of_client = setup(round.client_setup_ns, round.client_ns);
-        Ok(ByPart {
-            client: client * (1.0 - of_client),
-            client_setup: client * of_client,
-            outside,
-            server: server * (1.0 - of_server),
-            server_setup: server * of_server,
-        })
     }
 
     /// The trial and how many handshakes it does, all threads together.
@@ -225,7 +133,6 @@ impl Subject {
             fixed: Some(fixed),
             bulk: self.is_bulk,
             fault: self.fault,
-            time_holds: false,
         })
     }
 }
@@ -242,26 +149,6 @@ pub(super) fn needs_a_build_for_counting(stack: &str) -> Result<(), Error> {
     Err(Error::Missing {
         program: format!("a build of the lab in which {stack} runs under valgrind"),
         remedy: "lab/build-for-counting && target/count/count/sealane-lab ...".into(),
-    })
-}
-
-/// What a count does without, though it tells less then.
-pub(super) fn needs_what_recordings_need() -> Result<(), Error> {
-    if !cfg!(target_arch = "x86_64") {
-        return Err(Error::Unsupported(
-            "a recording takes an x86-64 machine: of other processors' instructions it is not \
-             known which are calls, and which are atomic"
-                .into(),
-        ));
-    }
-    // The trial is this program, with the same C library.
-    let maps = fs::read_to_string("/proc/self/maps").map_err(Error::io("read the memory map"))?;
-    if symbols::names_the_c_library(&maps) {
-        return Ok(());
-    }
-    Err(Error::Missing {
-        program: "the names of the C library's inner functions, by which locks are known,".into(),
-        remedy: "apt-get install libc6-dbg".into(),
     })
 }
 
@@ -314,16 +201,6 @@ fn integers(result: &CountResult) -> Vec<String> {
     said
 }
 
-/// A word of a library's own description, of a path the file's name.
-fn without_folder(word: &str) -> String {
-    if word.starts_with('/') { file_name(word) } else { word.to_owned() }
-}
-
-/// A path without its folders, which are those of this machine.
-fn file_name(path: &str) -> String {
-    path.rsplit('/').next().unwrap_or(path).to_owned()
-}
-
 /// What figures are per where they are not per handshake.
 pub(crate) const BULK_UNIT: &str = "MiB";
 /// The Debian packages of valgrind; the second one names the inner functions of malloc.
@@ -333,18 +210,10 @@ const IS_BUILT_FOR_COUNTING: bool = option_env!("VALGRIND_BUG_494162").is_some()
     && option_env!("AWS_LC_SYS_NO_JITTER_ENTROPY").is_some();
 /// So many that rare events show as what they are.
 const LOCKS: Fixed = Fixed { warm_up: 20, count: 200 };
-/// So many that their mean is steady.
-const HOLDS: Fixed = Fixed { warm_up: 20, count: 500 };
-const HOLDS_TIME_MAX: Duration = Duration::from_secs(120);
 const LONG: Fixed = Fixed { warm_up: 2, count: 15 };
 const SHORT: Fixed = Fixed { warm_up: 2, count: 5 };
 /// Each call path is walked, which takes twenty times as long.
 const SITES: Fixed = Fixed { warm_up: 2, count: 20 };
-/// Long enough for a mean.
-const NATIVE_MS: u64 = 500;
-const NATIVE_TIME_MAX: Duration = Duration::from_secs(60);
-/// The first handshake of a kind that resumes is a full one, the next one the first of its kind.
-const WARM_UP_TO_RESUME: u64 = 2;
 /// Two are enough to share.
 const THREADS: usize = 2;
 

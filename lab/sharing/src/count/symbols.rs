@@ -70,13 +70,6 @@ impl Symbols {
         Code { owner: file.name.clone(), functions, atomic }
     }
 
-    /// The bytes from `pc` on, of which the first ones are the instruction; `None` if its file is
-    /// not known.
-    pub(super) fn instruction(&self, pc: u64) -> Option<Vec<u8>> {
-        let file = self.file_at(pc)?;
-        file.instruction(pc - file.bias)
-    }
-
     /// The variable at `address` and the file that it belongs to; `None` on heap and stack.
     pub(super) fn variable(&self, address: u64) -> Option<(String, String)> {
         let file = self.file_at(address)?;
@@ -91,25 +84,11 @@ impl Symbols {
         })
     }
 
-    /// Whether the process had loaded a file of that name.
-    pub(super) fn has_file(&self, name: &str) -> bool {
-        self.files.iter().any(|file| file.name == name)
-    }
-
     fn file_at(&self, address: u64) -> Option<&Mapped> {
         self.files.iter().find(|file| {
             address.checked_sub(file.bias).is_some_and(|offset| file.extent.contains(&offset))
         })
     }
-}
-
-/// Whether the C library in this memory map has names for its inner functions. Without them it is
-/// not known where a mutex is given back, and a part of malloc is a function between two others.
-pub(super) fn names_the_c_library(maps: &str) -> bool {
-    let lines = maps.split_inclusive('\n').filter(|line| line.contains(C_LIBRARY));
-    let symbols = Symbols::new(&lines.collect::<String>());
-    let is_named = |file: &Mapped| file.symbols.iter().any(|symbol| symbol.name == C_INNER);
-    symbols.files.iter().all(is_named)
 }
 
 /// The start and the file of a mapping that begins at the file's first byte.
@@ -338,7 +317,7 @@ pub(super) fn is_atomic(instruction: &[u8]) -> bool {
 
 /// The rest of an x86-64 instruction behind its prefixes, but for LOCK: BND, REP, NOTRACK, operand
 /// and address sizes, segments, REX.
-pub(super) fn behind_prefixes(instruction: &[u8]) -> &[u8] {
+fn behind_prefixes(instruction: &[u8]) -> &[u8] {
     let is_segment = |byte: u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65);
     let is_other = |byte: u8| matches!(byte, 0x40..=0x4f | 0x66 | 0x67 | 0xf2 | 0xf3);
     let is_prefix = |byte: &&u8| is_segment(**byte) || is_other(**byte);
@@ -352,10 +331,6 @@ const AND: &str = " and ";
 const CODE_AT: &str = "code at ";
 /// In the place of a neighbour's name.
 const NOBODY: &str = "?";
-/// The C library's name; another one, or one that is linked statically, has its names or has not.
-const C_LIBRARY: &str = "/libc.so.6";
-/// A function that no program can call.
-const C_INNER: &str = "_int_malloc";
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 const INSTRUCTION_BYTES: usize = 15;
 const PAGE_BYTES: u64 = 4096;

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use sealane_lab_model::{
-    document::{BySide, CountResult, LockSite, SharedLine},
+    document::{BySide, CountResult, LockSite, NAMELESS_MEMORY, SharedLine},
     figures::count::per_million_instructions,
-    recording::NAMELESS_MEMORY,
     words::scenario::whole,
 };
 

@@ -74,7 +74,7 @@ impl Tables {
         let mut shared = 0;
         for process in self.processes.values() {
             let rows = process.rows.values().map(|(_, row)| row.clone()).collect();
-            let rows = Rows { rows, maps: process.maps.clone(), clock_ns: 0.0 };
+            let rows = Rows { rows, maps: process.maps.clone() };
             shared += rows.shared();
             for ((calls, _), site) in process.rows.values().zip(rows.sites()) {
                 let at = |reading: usize| calls.get(reading).copied().unwrap_or_default();
@@ -117,7 +117,7 @@ impl Tables {
             let [kind, phase, frames] = [16, 17, 18].map(|field| usize::from(bytes[at + field]));
             let path = (0..frames).map(|frame| number(at + PATH_AT + 8 * frame)).collect();
             let kind = KINDS.get(kind).copied().unwrap_or("mutex").to_owned();
-            let row = Row { thread: table, kind, phase, lock, calls, path, held_ns: 0.0, spans: 0 };
+            let row = Row { thread: table, kind, phase, lock, calls, path };
             let (readings, last) =
                 known.rows.entry((table, place)).or_insert_with(|| (Vec::new(), row.clone()));
             readings.resize(self.readings, 0);
@@ -134,7 +134,7 @@ const HEADER_BYTES: usize = 8;
 const KINDS: [&str; 4] = ["mutex", "read", "write", "spin"];
 const LOST: &str = "lost";
 const PATH_AT: usize = 24;
-const ROW_BYTES: usize = 24 + 8 * 24 + 16;
+const ROW_BYTES: usize = 24 + 8 * 24;
 
 #[cfg(test)]
 mod tests {

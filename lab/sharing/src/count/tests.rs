@@ -158,58 +158,6 @@ fn lock_calls_are_counted_by_lock_kind_side_and_path() {
     assert_eq!(told.len(), 2);
 }
 
-/// The interposer tells the kind, phase and calls of three locks, and that the one which is held
-/// for a thousand times the work is held longest.
-#[test]
-fn how_long_a_lock_is_held_is_told_by_lock_kind_and_phase() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let binary = built_from(HOLDING, folder.path());
-    let holds = locks::holds(&program(&binary, 100), 100, folder.path(), &go_on());
-    let mut holds = holds.expect("times");
-    holds.sort_by(|a, b| a.ns.total_cmp(&b.ns));
-    let told: Vec<_> = holds
-        .iter()
-        .map(|hold| (hold.lock.as_str(), hold.kind.as_str(), hold.phase, hold.calls))
-        .collect();
-    let slow = ("slow (program)", "mutex", 1, 1.0);
-    assert_eq!((told.len(), told[2]), (3, slow), "{holds:#?}");
-    assert!(told.contains(&("brief (program)", "mutex", 1, 1.0)), "{holds:#?}");
-    assert!(told.contains(&("reading (program)", "read", 3, 1.0)), "{holds:#?}");
-}
-
-const HOLDING: &str = r#"
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-static __thread volatile char current;
-static pthread_mutex_t brief = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t slow = PTHREAD_MUTEX_INITIALIZER;
-static pthread_rwlock_t reading = PTHREAD_RWLOCK_INITIALIZER;
-static volatile unsigned long value;
-static void work(int turns) { while (turns-- > 0) value = value * 3 + 1; }
-static void hold(pthread_mutex_t *mutex, int turns) {
-  pthread_mutex_lock(mutex);
-  work(turns);
-  pthread_mutex_unlock(mutex);
-}
-int main(int count, char **arguments) {
-  char name[64];
-  snprintf(name, sizeof name, "SEALANE_LAB_PHASE=%lx", (unsigned long)&current);
-  getenv(name);
-  for (int left = count > 1 ? atoi(arguments[1]) : 0; left > 0; left--) {
-    current = 1;
-    hold(&brief, 100);
-    hold(&slow, 100000);
-    current = 3;
-    pthread_rwlock_rdlock(&reading);
-    work(100);
-    pthread_rwlock_unlock(&reading);
-    current = 0;
-  }
-  return 0;
-}
-"#;
-
 #[test]
 fn instructions_are_those_between_two_lengths() {
     let folder = tempfile::tempdir().expect("a folder");

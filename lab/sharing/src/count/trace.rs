@@ -6,7 +6,7 @@
 //! I  0401ab70,3                                it executes an instruction of 3 bytes,
 //!  S 1fff000758,8                              which stores 8 bytes there
 //!  M 0010f1c0,4                                or loads and stores: counted once, as one write
-//!  L 0010f1c0,4                                loads are of interest to a recording only
+//!  L 0010f1c0,4                                loads are left out
 //! ```
 
 use std::{
@@ -17,10 +17,7 @@ use std::{
 use sealane_lab_harness::phase;
 use sealane_lab_model::error::Error;
 
-use crate::count::{
-    record::{Access, Recorder},
-    threads::{Threads, Work},
-};
+use crate::count::threads::{Threads, Work};
 
 /// What was read so far.
 pub(super) struct Trace {
@@ -43,8 +40,6 @@ pub(super) struct Trace {
     read: u64,
     /// Lines of the trace that are the program's or valgrind's own words, the last ones.
     words: Vec<String>,
-    /// Is told of everything.
-    recorder: Option<Recorder>,
 }
 
 /// What was written to one line.
@@ -120,13 +115,7 @@ impl Trace {
             instructions: [0; PHASES],
             read: 0,
             words: Vec::new(),
-            recorder: None,
         }
-    }
-
-    /// The same, and `recorder` is told of everything.
-    pub(super) fn recorded_by(recorder: Recorder) -> Self {
-        Self { recorder: Some(recorder), ..Self::with_marks() }
     }
 
     /// The trace of a program without marks: all that it does counts as the server's.
@@ -218,11 +207,6 @@ impl Trace {
         !self.rest.is_empty()
     }
 
-    /// Who was told of everything.
-    pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
-        self.recorder.as_mut()
-    }
-
     /// What was printed between the trace's lines, the last of it.
     pub(super) fn words(&self) -> String {
         self.words.join("\n")
@@ -240,17 +224,9 @@ impl Trace {
                 self.pc = hexadecimal(address);
                 self.instructions[self.phase()] += 1;
                 self.threads.count(self.thread);
-                if let Some(recorder) = &mut self.recorder {
-                    recorder.instruction(self.thread, self.pc, length(address))?;
-                }
             }
             [b' ', b'S' | b'M', b' ', access @ ..] => self.store(access)?,
-            [b' ', b'L', b' ', access @ ..] => {
-                if let Some(recorder) = &mut self.recorder {
-                    let (address, bytes) = (hexadecimal(access), length(access));
-                    recorder.access(self.thread, Access { address, bytes, is_write: false })?;
-                }
-            }
+            [b' ', b'L', b' ', ..] => {}
             _ => self.word(line)?,
         }
         Ok(())
@@ -266,15 +242,9 @@ impl Trace {
                 self.phases.resize(self.thread + 1, self.first_phase);
             }
             self.phases[self.thread] = phase;
-            return match &mut self.recorder {
-                Some(recorder) => recorder.enter(self.thread, phase),
-                None => Ok(()),
-            };
+            return Ok(());
         }
         let bytes = length(access);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.access(self.thread, Access { address, bytes, is_write: true })?;
-        }
         if self.phase() == phase::Phase::Outside as usize {
             return Ok(());
         }

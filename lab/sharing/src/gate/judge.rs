@@ -2,9 +2,9 @@
 
 use sealane_lab_model::{
     document::{
-        BySide, GateFigure, GateResult, KernelRow, LockCounts, LockSite, SharedLine, SharedWrites,
+        ALLOCATOR, BySide, GateFigure, GateResult, KernelRow, LockCounts, LockSite,
+        NAMELESS_MEMORY, SharedLine, SharedWrites,
     },
-    recording::{ALLOCATOR, NAMELESS_MEMORY},
     words::kernel::{by_call, sharers},
 };
 

@@ -2,10 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sealane_lab_model::{
-    document::{GateResult, SharedLine},
-    recording::{ALLOCATOR, NAMELESS_MEMORY},
-};
+use sealane_lab_model::document::{ALLOCATOR, GateResult, NAMELESS_MEMORY, SharedLine};
 
 use crate::gate::{
     budget::{Entry, Figure, Limit, Subject},

@@ -10,7 +10,7 @@ use sealane_lab_model::{
     },
 };
 
-use crate::{forecast, kernel_ledger::calls::Kind};
+use crate::kernel_ledger::calls::Kind;
 
 /// All of it. The same documents give the same bytes.
 pub(super) fn text(runs: &[Run]) -> String {
@@ -32,8 +32,6 @@ pub(super) fn text(runs: &[Run]) -> String {
     }
     growth(&mut out, &counted);
     contention(&mut out, &counted);
-    let forecasts: Vec<_> = runs.iter().flat_map(|run| &run.kernel_forecasts).collect();
-    out += &forecast::kernel::section(&forecasts);
     let _ = writeln!(out, "\n## How to make it again\n\n```sh");
     for run in runs {
         let _ = writeln!(out, "{}", words::shell(&run.command));

@@ -167,13 +167,11 @@ pub(crate) fn first_byte(stack: String, credentials: PathBuf) -> BulkTask {
         connections: 1,
         messages: 1,
         message_bytes: 1,
-        record_bytes: usize::MAX,
         verify: Verify::Compare,
         fault: None,
         processors: Vec::new(),
         credentials,
         include: None,
-        window_ms: 1,
     }
 }
 

@@ -119,11 +119,6 @@ impl Source {
         self.position
     }
 
-    /// Bytes of each message.
-    pub(crate) fn message_bytes(&self) -> usize {
-        self.message.len()
-    }
-
     /// The next piece of a message, at most `most` bytes, and what is to be done to it; `None` at
     /// the end.
     pub(crate) fn next(&mut self, most: usize) -> Option<(&[u8], Harm)> {

@@ -195,7 +195,7 @@ impl<'a> Series<'a> {
     /// The series of `like`'s driver, stack and load with those loops.
     fn ends(&self, like: &BulkSeries, loops: &str) -> Option<Ends<'a>> {
         let load = |it: &BulkSeries| (it.connections, it.messages, it.message_bytes);
-        let driver = |it: &BulkSeries| Runtime::from_str(&it.runtime, false).map(Runtime::family);
+        let driver = |it: &BulkSeries| Runtime::from_str(&it.runtime, false);
         let same = self.0.iter().copied().filter(|it| {
             is(it, loops)
                 && driver(it) == driver(like)
@@ -300,10 +300,9 @@ mod tests {
             messages: 20,
             message_bytes: 1_000_000,
             rounds: vec![round; 5],
-            runtime: "tokio".into(),
+            runtime: "asio".into(),
             driver: None,
             scenario: Scenario::default(),
-            record_bytes: None,
             verify: None,
             negotiated: None,
             failure: None,
@@ -325,7 +324,7 @@ mod tests {
     }
 
     fn reset(why: &str) -> (String, Result<(), String>) {
-        ("tokio".to_owned(), Err(why.to_owned()))
+        ("asio".to_owned(), Err(why.to_owned()))
     }
 
     fn judged(series: &[BulkSeries], processors: usize) -> Vec<Option<bool>> {
@@ -357,15 +356,15 @@ mod tests {
 
     #[test]
     fn loops_are_compared_under_one_driver() {
-        let beside_tokio = |runtime: &str| {
+        let beside_asio = |runtime: &str| {
             let mut series = as_published();
             let lanes = series.iter_mut().filter(|it| is(it, PER_LANE));
             lanes.for_each(|it| it.runtime = runtime.into());
             let judged = judged(&series, 8);
             [judged[3], judged[6]]
         };
-        assert_eq!(beside_tokio("tokio-per-core"), [Some(true); 2]);
-        assert_eq!(beside_tokio("asio"), [None; 2]);
+        assert_eq!(beside_asio("asio"), [Some(true); 2]);
+        assert_eq!(beside_asio("lanes"), [None; 2]);
     }
 
     #[test]

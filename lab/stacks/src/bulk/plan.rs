@@ -6,20 +6,11 @@ use sealane_lab_model::{error::Error, scenario::Scenario};
 
 use crate::{
     bulk::{
-        Arguments, compat,
-        task::{BulkTask, Emulation, Fault, FaultKind, Loops, Runtime, Verify},
+        Arguments,
+        task::{BulkTask, Emulation, Fault, FaultKind, Loops, Runtime},
     },
     stacks::{self, libssl},
 };
-
-/// Where bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Over {
-    /// From one buffer to another in the same thread.
-    Memory,
-    /// Through the kernel, from client to server.
-    Sockets,
-}
 
 /// A number of bytes with an optional K or M (1,024 and its square).
 pub(crate) fn bytes(text: &str) -> Result<usize, String> {
@@ -34,15 +25,6 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
 }
 
 impl Arguments {
-    /// Where bytes travel; the write-up's line is about sockets, the other tools' about memory.
-    pub(super) fn place(&self) -> Over {
-        match self.compat {
-            Some(compat::Tool::Asio) => Over::Sockets,
-            Some(compat::Tool::OpensslBench | compat::Tool::RustlsBench) => Over::Memory,
-            None => self.over,
-        }
-    }
-
     /// How often everything is measured.
     pub(super) fn rounds(&self) -> u32 {
         match self.compat {
@@ -73,10 +55,7 @@ impl Arguments {
         credentials: &Path,
         processors: &[usize],
     ) -> Result<Vec<BulkTask>, Error> {
-        let tasks = match self.place() {
-            Over::Memory => self.in_memory(credentials, processors),
-            Over::Sockets => self.over_sockets(credentials, processors),
-        };
+        let tasks = self.tasks(credentials, processors);
         if tasks.is_empty() {
             return Err(Error::Unsupported(NO_DRIVER.into()));
         }
@@ -88,34 +67,7 @@ impl Arguments {
         Ok(tasks)
     }
 
-    fn in_memory(&self, credentials: &Path, processors: &[usize]) -> Vec<BulkTask> {
-        if !self.emulate.contains(&Emulation::None) {
-            return Vec::new();
-        }
-        let known = stacks::known();
-        let stacks = if self.stack.is_empty() { &known } else { &self.stack };
-        let mut tasks = Vec::new();
-        for stack in stacks {
-            for size in &self.size {
-                for record in &self.record {
-                    for threads in self.threads(processors) {
-                        tasks.push(BulkTask {
-                            threads,
-                            connections: threads,
-                            messages: MESSAGES_OF_A_WINDOW,
-                            message_bytes: *size,
-                            record_bytes: *record,
-                            verify: Verify::Compare,
-                            ..self.cell(stack, Runtime::Memory, credentials, processors)
-                        });
-                    }
-                }
-            }
-        }
-        tasks
-    }
-
-    fn over_sockets(&self, credentials: &Path, processors: &[usize]) -> Vec<BulkTask> {
+    fn tasks(&self, credentials: &Path, processors: &[usize]) -> Vec<BulkTask> {
         let mut tasks = Vec::new();
         for (runtime, loops, stack) in self.drivers() {
             for emulate in &self.emulate {
@@ -184,13 +136,11 @@ impl Arguments {
             connections: 1,
             messages: self.messages,
             message_bytes: 1,
-            record_bytes: usize::MAX,
-            verify: self.verify.unwrap_or(Verify::Sha256),
+            verify: self.verify,
             fault,
             processors: if self.no_pin { Vec::new() } else { processors.to_vec() },
             credentials: credentials.to_owned(),
             include: self.include.clone(),
-            window_ms: self.window_ms,
         }
     }
 
@@ -203,8 +153,7 @@ impl Arguments {
 pub(super) const NO_DRIVER: &str = concat!(
     "no stack asked for goes with a runtime and strategy asked for: lanes drive sealane, one loop ",
     "per lane; Asio drives libssl, and alone emulates: fair locks in OpenSSL 1.0.2, the error ",
-    "lock in others; tokio drives all, but in a shared loop not sealane, whose sessions belong to ",
-    "a thread"
+    "lock in others"
 );
 
 /// Whether `runtime` can drive `stack`, as far as the names tell.
@@ -212,12 +161,9 @@ pub(super) fn drives(runtime: Runtime, stack: &str) -> bool {
     match runtime {
         Runtime::Asio => {
             let file = stack.rsplit('/').next().unwrap_or(stack);
-            !["rustls", "s2n", "libs2n", "sealane"].iter().any(|name| file.starts_with(name))
+            !["rustls", "sealane"].iter().any(|name| file.starts_with(name))
         }
         Runtime::Lanes => stack == SEALANE,
-        // A session of Sealane's engine belongs to the thread that began it.
-        Runtime::Tokio => stack != SEALANE,
-        Runtime::Memory | Runtime::TokioPerCore => true,
     }
 }
 
@@ -235,10 +181,8 @@ fn plays(runtime: Runtime, stack: &str, emulate: Emulation) -> bool {
 const SEALANE: &str = "sealane";
 /// Cells of one run.
 const CELLS_MAX: usize = 4_096;
-/// What is measured over sockets, unless it is said.
-const SOCKET_STACKS: [&str; 3] = ["sealane", "rustls-aws-lc", "openssl"];
-/// No window is as long; it is the window that ends the work in memory.
-const MESSAGES_OF_A_WINDOW: u64 = super::task::MESSAGES_MAX;
+/// The stacks that are measured by default.
+const SOCKET_STACKS: [&str; 2] = ["sealane", "openssl"];
 
 #[cfg(test)]
 mod tests {
@@ -257,9 +201,7 @@ mod tests {
     #[test]
     fn each_runtime_drives_its_stacks() {
         assert!(drives(Runtime::Asio, "openssl") && drives(Runtime::Asio, "/opt/x/libssl.so.3"));
-        assert!(!drives(Runtime::Asio, "rustls-ring") && !drives(Runtime::Asio, "/x/libs2n.so"));
+        assert!(!drives(Runtime::Asio, "rustls-ring"));
         assert!(drives(Runtime::Lanes, "sealane") && !drives(Runtime::Lanes, "openssl"));
-        assert!(drives(Runtime::Tokio, "openssl") && drives(Runtime::TokioPerCore, "sealane"));
-        assert!(!drives(Runtime::Tokio, "sealane"));
     }
 }

@@ -10,7 +10,7 @@ use sealane_lab_harness::{
     trial::{BulkOutcome, Reply, Task, launch},
 };
 use sealane_lab_model::{
-    document::{BulkRound, BulkSeries, Comparison, Invalid},
+    document::{BulkSeries, Comparison, Invalid},
     error::Error,
     figures::{bulk::RATE, rounds::counting},
     library::Identity,
@@ -67,10 +67,8 @@ fn blocks(tasks: &[BulkTask]) -> Vec<Vec<usize>> {
 }
 
 /// What two cells must have in common to be compared.
-fn size_of(task: &BulkTask) -> (usize, usize, usize) {
-    // In memory each thread has its connection.
-    let connections = if task.runtime == Runtime::Memory { 0 } else { task.connections };
-    (task.message_bytes, task.record_bytes, connections)
+fn size_of(task: &BulkTask) -> (usize, usize) {
+    (task.message_bytes, task.connections)
 }
 
 struct Cells<'a> {
@@ -95,7 +93,7 @@ impl Measurement for Cells<'_> {
             round.order = turn.order;
             let steal = before.zip(Steal::so_far());
             let stolen_percent = steal.map_or(0.0, |(before, after)| after.percent_since(before));
-            round.invalid = invalid(round, stolen_percent);
+            round.invalid = invalid(stolen_percent);
         }
         self.held.insert(turn.cell, outcome);
         Ok(())
@@ -161,20 +159,14 @@ fn reset(task: &BulkTask) -> Result<(), String> {
     outcome(&task).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Why a round does not count. Over sockets threads wait for each other, so that a processor given
-/// to someone else does not show in their CPU time.
-fn invalid(round: &BulkRound, stolen_percent: f64) -> Option<Invalid> {
-    if stolen_percent > STEAL_PERCENT_MAX {
-        return Some(Invalid::Steal);
-    }
-    let ends = round.ends.as_ref()?;
-    let wall_ns = ends.send_ns + ends.receive_ns + ends.other_ns;
-    let is_preempted = wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX;
-    is_preempted.then_some(Invalid::Preempted)
+/// Why a round does not count. Threads wait for each other, so that a processor given to another
+/// program does not show in their CPU time.
+fn invalid(stolen_percent: f64) -> Option<Invalid> {
+    (stolen_percent > STEAL_PERCENT_MAX).then_some(Invalid::Steal)
 }
 
 /// What is compared: a loop per lane with a shared one, an emulated fault with none, many threads
-/// under such a fault with one, and in memory and under Asio each stack with the first one.
+/// under such a fault with one, and under Asio each stack with the first one.
 fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
     let mut found = Vec::new();
     for (of, task) in tasks.iter().enumerate() {
@@ -184,7 +176,7 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
             let same_driver = (other.runtime, other.loops) == (task.runtime, task.loops);
             let same_fault = other.emulate == task.emulate;
             let by_loops = (task.loops, other.loops) == (Some(Loops::PerLane), Some(Loops::Shared))
-                && other.runtime.family() == task.runtime.family()
+                && other.runtime == task.runtime
                 && (same_threads && same_stack && same_fault);
             let by_fault = (task.emulate != Emulation::None && other.emulate == Emulation::None)
                 && (same_threads && same_stack && same_driver);
@@ -195,8 +187,7 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
             // The write-up's first step: another library, in the same loops.
             let by_library = task.runtime == Runtime::Asio && task.emulate == Emulation::None;
             let by_stack = (other.stack == tasks[0].stack && !same_stack)
-                && (same_threads && same_driver)
-                && (by_library || task.runtime == Runtime::Memory && same_fault);
+                && (same_threads && same_driver && by_library);
             size_of(other) == size_of(task) && (by_loops || by_fault || by_threads || by_stack)
         };
         for (to, _) in tasks.iter().enumerate().filter(|(_, other)| is_peer(other)) {
@@ -211,7 +202,6 @@ fn comparisons(tasks: &[BulkTask], series: &[BulkSeries]) -> Vec<Comparison> {
 }
 
 fn series(task: &BulkTask) -> BulkSeries {
-    let is_memory = task.runtime == Runtime::Memory;
     BulkSeries {
         stack: task.stack.clone(),
         runtime: word(&task.runtime),
@@ -221,9 +211,8 @@ fn series(task: &BulkTask) -> BulkSeries {
         scenario: task.scenario.clone(),
         threads: task.threads,
         connections: task.connections,
-        messages: if is_memory { 0 } else { task.messages },
+        messages: task.messages,
         message_bytes: task.message_bytes as u64,
-        record_bytes: is_memory.then_some(task.record_bytes as u64),
         verify: Some(word(&task.verify)),
         negotiated: None,
         rounds: Vec::new(),
@@ -240,14 +229,12 @@ fn without_figures(series: &BulkSeries) -> BulkSeries {
 const TRIAL_BESIDE_S: u64 = 300;
 /// More stolen time than this spoils a round.
 const STEAL_PERCENT_MAX: f64 = 1.0;
-/// Threads that were kept from their processors longer than this spoil a round in memory.
-const WALL_PER_CPU_MAX: f64 = 1.05;
 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use sealane_lab_model::{document::BulkEnds, scenario::Scenario};
+    use sealane_lab_model::{document::BulkRound, scenario::Scenario};
 
     use super::*;
     use crate::bulk::task::Verify;
@@ -263,13 +250,11 @@ mod tests {
             connections: 8,
             messages: 1,
             message_bytes: 1,
-            record_bytes: 1,
             verify: Verify::Sha256,
             fault: None,
             processors: Vec::new(),
             credentials: PathBuf::new(),
             include: None,
-            window_ms: 1,
         }
     }
 
@@ -317,13 +302,6 @@ mod tests {
 
     #[test]
     fn rounds_that_others_disturbed_do_not_count() {
-        let ends = BulkEnds { send_ns: 500, receive_ns: 400, other_ns: 100, ..BulkEnds::default() };
-        let quiet = BulkRound { cpu_ns: 990, ends: Some(ends), ..BulkRound::default() };
-        assert_eq!(invalid(&quiet, 0.5), None);
-        assert_eq!(invalid(&quiet, 1.5), Some(Invalid::Steal));
-        let preempted = BulkRound { cpu_ns: 900, ..quiet };
-        assert_eq!(invalid(&preempted, 0.0), Some(Invalid::Preempted));
-        let waiting = BulkRound { ends: None, ..preempted };
-        assert_eq!(invalid(&waiting, 0.0), None);
+        assert_eq!([0.5, 1.5].map(invalid), [None, Some(Invalid::Steal)]);
     }
 }

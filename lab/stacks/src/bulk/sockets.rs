@@ -1,14 +1,13 @@
-//! What all runtimes of the lab have in common when bytes go over loopback sockets: connections,
-//! the events that both ends report, and the judgement of them all, [`Judge`].
+//! What all runtimes of the lab have in common when bytes go over loopback sockets: the events that
+//! both ends report, and the judgement of them all, [`Judge`].
 
 use std::{
-    net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{Arc, mpsc},
     thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
-use sealane_lab_harness::{credentials::Side, descriptors, processor::process_cpu_ns};
+use sealane_lab_harness::{credentials::Side, processor::process_cpu_ns};
 use sealane_lab_model::{
     document::BulkRound,
     error::Error,
@@ -19,29 +18,6 @@ use crate::bulk::{
     content::{Content, Sink},
     task::{BulkTask, Loops, Verify},
 };
-
-/// Both ends of one connection, client first.
-pub(crate) type Pair = (TcpStream, TcpStream);
-
-/// Opens `connections` connections over loopback, and sees that no stranger got in between.
-pub(crate) fn pairs(connections: usize) -> Result<Vec<Pair>, Error> {
-    descriptors::allow(2 * connections as u64)?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listen"))?;
-    let address = listener.local_addr().map_err(Error::io("listen"))?;
-    let connect = || {
-        let client = TcpStream::connect(address)?;
-        let (server, peer) = listener.accept()?;
-        for socket in [&client, &server] {
-            socket.set_nodelay(true)?;
-            socket.set_nonblocking(true)?;
-        }
-        Ok((peer == client.local_addr()?).then_some((client, server)))
-    };
-    let stranger = || Error::Check("a stranger connected to the lab's port".into());
-    (0..connections)
-        .map(|_| connect().map_err(Error::io("connect"))?.ok_or_else(stranger))
-        .collect()
-}
 
 /// The threads that handled one end's records.
 #[derive(Clone, Debug, Default)]
@@ -117,11 +93,6 @@ impl<'a> Judge<'a> {
             cpu_before_ns: 0,
         };
         (judge, sender, content)
-    }
-
-    /// Both ends of all connections.
-    pub(crate) fn ends(&self) -> usize {
-        2 * self.task.connections
     }
 
     /// Waits for `handshakes` ends to be through, and checks what they agreed on.
@@ -277,7 +248,7 @@ mod tests {
     fn task() -> BulkTask {
         BulkTask {
             stack: "openssl".into(),
-            runtime: Runtime::TokioPerCore,
+            runtime: Runtime::Asio,
             loops: Some(Loops::PerLane),
             emulate: Emulation::None,
             scenario: Scenario::default(),
@@ -285,13 +256,11 @@ mod tests {
             connections: 4,
             messages: 25,
             message_bytes: 1 << 20,
-            record_bytes: 0,
             verify: Verify::Sha256,
             fault: None,
             processors: Vec::new(),
             credentials: PathBuf::new(),
             include: None,
-            window_ms: 1,
         }
     }
 

@@ -7,7 +7,7 @@ use sealane_lab_model::{
     document::{BulkRound, BulkSeries, Run},
     figures::{
         Figure, HINT, Shown, Tally,
-        bulk::{CHECK, CPU, ENDS, LOCK_CALLS, MIGRATED, RATE},
+        bulk::{CHECK, CPU, LOCK_CALLS, MIGRATED, RATE},
     },
     statistics::Spread,
 };
@@ -16,20 +16,13 @@ use sealane_lab_model::{
 #[must_use]
 pub fn text(run: &Run) -> String {
     let series = &run.bulk;
-    let (memory, sockets): (Vec<_>, Vec<_>) =
-        series.iter().partition(|series| series.runtime == "memory");
     let mut text = String::new();
-    for (rows, what, figures) in
-        [(memory, MEMORY_HEAD, ENDS.as_slice()), (sockets, SOCKETS_HEAD, SOCKETS.as_slice())]
-    {
-        if rows.is_empty() {
-            continue;
-        }
+    if !series.is_empty() {
         let rate = format!("{} [min-max]", RATE.head);
-        let heads = figures.iter().map(|figure| figure.head).chain([&*rate, "rounds that count"]);
+        let heads = FIGURES.iter().map(|figure| figure.head).chain([&*rate, "rounds that count"]);
         let mut cells: Vec<Vec<String>> =
-            vec![what.iter().copied().chain(heads).map(str::to_owned).collect()];
-        cells.extend(rows.iter().map(|series| row(series, figures)));
+            vec![HEAD.iter().copied().chain(heads).map(str::to_owned).collect()];
+        cells.extend(series.iter().map(row));
         text.push_str(&aligned(&cells));
     }
     text.push_str(NOTE);
@@ -66,7 +59,6 @@ pub fn csv(series: &[BulkSeries]) -> String {
             series.connections.to_string(),
             series.messages.to_string(),
             series.message_bytes.to_string(),
-            series.record_bytes.map_or(String::new(), |bytes| bytes.to_string()),
             series.verify.clone().unwrap_or_default(),
             series.rounds.len().to_string(),
         ];
@@ -97,28 +89,22 @@ pub(crate) fn name(series: &BulkSeries) -> String {
     name
 }
 
-fn row(series: &BulkSeries, figures: &[Figure<BulkRound>]) -> Vec<String> {
+fn row(series: &BulkSeries) -> Vec<String> {
     let shown = Shown::of(&series.rounds);
     let rate = shown.spread(&RATE).map(|Spread { median, min, max }| {
         format!("{}{median:.0} [{min:.0}-{max:.0}]", shown.mark())
     });
     let mut row = vec![series.stack.clone()];
-    if series.runtime == "memory" {
-        let record_bytes = series.record_bytes.map_or(String::new(), |bytes| bytes.to_string());
-        let (threads, message_bytes) = (series.threads, series.message_bytes);
-        row.extend([threads.to_string(), message_bytes.to_string(), record_bytes]);
-    } else {
-        row.extend([
-            series.runtime.clone(),
-            series.loops.clone().unwrap_or_default(),
-            series.emulate.clone().unwrap_or_default(),
-            series.threads.to_string(),
-            series.connections.to_string(),
-            format!("{}x{}", series.messages, series.message_bytes),
-        ]);
-    }
+    row.extend([
+        series.runtime.clone(),
+        series.loops.clone().unwrap_or_default(),
+        series.emulate.clone().unwrap_or_default(),
+        series.threads.to_string(),
+        series.connections.to_string(),
+        format!("{}x{}", series.messages, series.message_bytes),
+    ]);
     let figure = |figure| shown.median(figure).map(|value| format!("{value:.0}"));
-    let figures = figures.iter().map(figure).chain([rate]);
+    let figures = FIGURES.iter().map(figure).chain([rate]);
     row.extend(figures.map(|value| value.unwrap_or_else(|| "-".to_owned())));
     row.push(Tally::of(&series.rounds).to_string());
     row
@@ -151,10 +137,8 @@ fn quoted(text: &str) -> String {
     }
 }
 
-const MEMORY_HEAD: &[&str] = &["stack", "threads", "message", "record"];
-const SOCKETS_HEAD: &[&str] =
-    &["stack", "runtime", "loops", "emulate", "threads", "conns", "messages"];
-const SOCKETS: [Figure<BulkRound>; 3] = [CPU, CHECK, MIGRATED];
+const HEAD: &[&str] = &["stack", "runtime", "loops", "emulate", "threads", "conns", "messages"];
+const FIGURES: [Figure<BulkRound>; 3] = [CPU, CHECK, MIGRATED];
 const CSV_HEAD: &[&str] = &[
     "stack",
     "runtime",
@@ -164,7 +148,6 @@ const CSV_HEAD: &[&str] = &[
     "connections",
     "messages",
     "message_bytes",
-    "record_bytes",
     "verify",
     "rounds",
     "mb_per_s_median",
@@ -176,5 +159,4 @@ const CSV_HEAD: &[&str] = &[
     "failure",
 ];
 const NOTE: &str = "MB/s: 1,000,000 bytes per second of all threads together, median of the \
-    rounds that count; send and receive:\nof one thread, by wall and by CPU time; migrated: \
-    connections whose records more than one thread handled.\n";
+    rounds that count; migrated:\nconnections whose records more than one thread handled.\n";

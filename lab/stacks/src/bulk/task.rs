@@ -6,14 +6,14 @@ use sealane_lab_model::{error::Error, scenario::Scenario};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One transfer, or one window in memory, in a process of its own.
+/// One transfer, in a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkTask {
     /// The stack's name, or a libssl's path.
     pub stack: String,
     /// Who drives the sockets.
     pub runtime: Runtime,
-    /// One loop for all threads, or one each; absent in memory.
+    /// One loop for all threads, or one each.
     pub loops: Option<Loops>,
     /// A fault of the past to bring back.
     pub emulate: Emulation,
@@ -21,15 +21,12 @@ pub struct BulkTask {
     pub scenario: Scenario,
     /// The number of threads.
     pub threads: usize,
-    /// Connections; in memory one per thread.
+    /// Connections.
     pub connections: usize,
-    /// Messages per connection; in memory there is no end of them.
+    /// Messages per connection.
     pub messages: u64,
     /// Bytes per message.
     pub message_bytes: usize,
-    /// Plaintext bytes that the stack is given at a time, in memory: at most a record's worth makes
-    /// one record of that size, more leaves it to the stack.
-    pub record_bytes: usize,
     /// How the bytes that arrive are compared with those that were sent.
     pub verify: Verify,
     /// What a test breaks.
@@ -40,8 +37,6 @@ pub struct BulkTask {
     pub credentials: PathBuf,
     /// Headers for a libssl that Asio is linked with.
     pub include: Option<PathBuf>,
-    /// How long each thread works, in memory.
-    pub window_ms: u64,
 }
 
 impl BulkTask {
@@ -100,7 +95,7 @@ const THREADS_MAX: usize = 1_024;
 /// Connections of one trial.
 const CONNECTIONS_MAX: usize = 4_096;
 /// Messages of one connection.
-pub(super) const MESSAGES_MAX: u64 = 1_000_000_000;
+const MESSAGES_MAX: u64 = 1_000_000_000;
 /// Bytes of one message.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Memory that messages take, all connections together.
@@ -114,15 +109,8 @@ const SLOWEST_BYTES_PER_S: u64 = 2_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Runtime {
-    /// Nobody: both ends of each connection in one thread's memory.
-    #[value(skip)]
-    Memory,
     /// Sealane's lanes.
     Lanes,
-    /// tokio: its multi-thread runtime as the shared loop, or one runtime per thread.
-    Tokio,
-    /// tokio with one runtime per thread.
-    TokioPerCore,
     /// Asio, in C++, with OpenSSL or any libssl.
     Asio,
 }
@@ -132,17 +120,9 @@ impl Runtime {
     #[must_use]
     pub fn with(self, loops: Loops) -> Option<Self> {
         match (self, loops) {
-            (Self::Asio, _)
-            | (Self::Lanes | Self::TokioPerCore, Loops::PerLane)
-            | (Self::Tokio, Loops::Shared) => Some(self),
-            (Self::Tokio, Loops::PerLane) => Some(Self::TokioPerCore),
-            (Self::Memory, _) | (Self::Lanes | Self::TokioPerCore, Loops::Shared) => None,
+            (Self::Asio, _) | (Self::Lanes, Loops::PerLane) => Some(self),
+            (Self::Lanes, Loops::Shared) => None,
         }
-    }
-
-    /// The driver whatever its loops are: both runtimes of tokio are one.
-    pub(super) fn family(self) -> Self {
-        if self == Self::TokioPerCore { Self::Tokio } else { self }
     }
 }
 

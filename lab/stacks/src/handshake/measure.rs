@@ -162,7 +162,6 @@ impl Bench<'_> {
             fixed: None,
             bulk: false,
             fault: self.settings.fault_of(&series.stack),
-            time_holds: false,
         })?;
         // Warm-up takes about as long as the window, at most.
         let time_max = Duration::from_millis(3 * self.settings.window_ms) + TRIAL_SLACK_MAX;

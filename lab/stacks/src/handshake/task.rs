@@ -47,11 +47,6 @@ pub struct Handshakes {
     /// A fault to commit, which the harness must find: a test interface.
     #[serde(default)]
     pub fault: Option<Fault>,
-    /// Whether calls that hold a lock of the stack's own are timed, see [`Stack::time_holds`].
-    ///
-    /// [`Stack::time_holds`]: crate::stack::Stack::time_holds
-    #[serde(default)]
-    pub time_holds: bool,
 }
 
 impl Body for Handshakes {

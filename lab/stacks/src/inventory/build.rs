@@ -8,7 +8,6 @@
 //!       /NAME.log             of a step that failed
 //! ```
 
-mod old_rustls;
 mod recipe;
 mod step;
 
@@ -115,11 +114,8 @@ fn wanted(names: &[String]) -> Result<Vec<&'static Recipe>, Error> {
             }
         };
         for recipe in found {
-            let needed = recipe.needs.and_then(Recipe::find);
-            for recipe in needed.into_iter().chain([recipe]) {
-                if !wanted.iter().any(|known| known.name == recipe.name) {
-                    wanted.push(recipe);
-                }
+            if !wanted.iter().any(|known| known.name == recipe.name) {
+                wanted.push(recipe);
             }
         }
     }
@@ -188,7 +184,6 @@ impl Work {
     ) -> Result<(), Error> {
         let work = self.folder.join("build");
         let sources = match (recipe.maker, recipe.source) {
-            (Maker::Cargo { .. }, _) => work.clone(),
             (_, Source::Package { name, version, folder }) => {
                 self.sources(name, version, runner)?.join(folder)
             }
@@ -201,15 +196,12 @@ impl Work {
         if recipe.maker == Maker::OldOpenSsl {
             copy_folder(&sources, &work)?;
         }
-        old_rustls::lay_out(recipe, &work)?;
-        let needed = recipe.needs.map(cache::folder_of).transpose()?;
         let out = self.folder.join("out");
         let layout = Layout {
             sources: &sources,
             work: &work,
             out: &out,
             target: &self.target,
-            needed: needed.as_deref(),
             jobs: thread::available_parallelism().map_or(1, usize::from),
         };
         if recipe.lacks_exports() {
@@ -265,11 +257,7 @@ impl Work {
         let out = layout.out;
         let lib = out.join(cache::LIBRARY_FOLDER);
         fs::create_dir_all(&lib).map_err(Error::file(&lib))?;
-        let mut files: Vec<PathBuf> =
-            recipe.kept.iter().map(|kept| layout.work.join(kept)).collect();
-        if let Some(needed) = layout.needed {
-            files.push(needed.join(cache::LIBRARY_FOLDER).join("libcrypto.so"));
-        }
+        let files: Vec<PathBuf> = recipe.kept.iter().map(|kept| layout.work.join(kept)).collect();
         for file in files {
             let name = file.file_name().unwrap_or_default();
             fs::copy(&file, lib.join(name)).map_err(Error::file(&file))?;
@@ -301,7 +289,7 @@ impl Work {
                 return fs::metadata(&library).map(|_| ()).map_err(Error::file(&library));
             }
             Maker::OldOpenSsl => Task::new(&asio::first_byte(stack, folder))?,
-            Maker::Cargo { .. } | Maker::CMake { .. } | Maker::OpenSsl { .. } => {
+            Maker::CMake { .. } | Maker::OpenSsl { .. } => {
                 Task::new(&first_handshake(stack, scenario, folder))?
             }
         };
@@ -326,7 +314,6 @@ fn first_handshake(stack: String, scenario: Scenario, credentials: PathBuf) -> H
         fixed: Some(Fixed { warm_up: 1, count: 1 }),
         bulk: false,
         fault: None,
-        time_holds: false,
     }
 }
 

@@ -68,11 +68,9 @@ pub fn endpoint(connection: Connection) -> Box<dyn Endpoint> {
     Box::new(One(connection))
 }
 
-/// Whether a stack's name is the path of a library, and not of another family's.
+/// Whether a stack's name is the path of a library.
 fn is_path(name: &str) -> bool {
-    let file = Path::new(name).file_name().and_then(|file| file.to_str());
-    let others = ["libs2n", "libold_rustls"];
-    name.contains('/') && file.is_some_and(|file| !others.iter().any(|it| file.starts_with(it)))
+    name.contains('/') && Path::new(name).file_name().is_some()
 }
 
 struct Libssl {
@@ -256,10 +254,6 @@ impl Endpoint for One {
 
     fn negotiated(&self) -> Result<Negotiated, Error> {
         negotiated(self.0.agreed())
-    }
-
-    fn release(&mut self) -> Result<(), Error> {
-        self.0.release().map_err(failed)
     }
 }
 

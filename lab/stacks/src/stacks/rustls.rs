@@ -7,15 +7,10 @@ mod end;
 mod plaintext;
 mod settings;
 mod store;
-mod timed;
 
 use rustls::crypto::{aws_lc_rs, ring};
 use sealane_lab_harness::credentials::Credentials;
-use sealane_lab_model::{
-    error::Error,
-    library::{Identity, TimedCall},
-    scenario::Scenario,
-};
+use sealane_lab_model::{error::Error, library::Identity, scenario::Scenario};
 
 pub(super) use contexts::{Client, issues_tickets};
 
@@ -78,13 +73,5 @@ impl Stack for &'static Rustls {
         credentials: &Credentials,
     ) -> Result<Box<dyn Prepared>, Error> {
         contexts::prepare(self.library, scenario, credentials)
-    }
-
-    fn time_holds(&self) {
-        timed::begin();
-    }
-
-    fn holds(&self) -> Vec<TimedCall> {
-        timed::calls()
     }
 }

@@ -205,7 +205,7 @@ fn works_at_locks(live: &Live, seen: &Seen<'_>) -> Option<LiveFinding> {
     } else {
         format!(
             "no thread slept for one, so that the locks of {owner} are shared ones whose cache \
-             lines move, or each thread's own and taken very often; --uprobes tells them apart"
+             lines move, or each thread's own and taken very often"
         )
     };
     let sentence = format!(

@@ -21,7 +21,6 @@ pub fn text(live: &Live) -> String {
     calls(&mut text, live);
     futex(&mut text, live);
     profile(&mut text, live);
-    lock_calls(&mut text, live);
     if !live.unseen.is_empty() {
         text += "\nnot seen:\n";
     }
@@ -162,22 +161,6 @@ fn paths(text: &mut String, title: &str, samples: u64, paths: Vec<&LivePath>) {
         let share = number(100.0 * path.share);
         let kind = if path.kind.is_empty() { "-" } else { &path.kind };
         let _ = writeln!(text, "  {share:>5}%  {kind:<6}  {}", shown.join(" <- "));
-    }
-}
-
-fn lock_calls(text: &mut String, live: &Live) {
-    let Some(locks) = &live.lock_calls else { return };
-    let seconds = locks.counted_seconds.max(f64::MIN_POSITIVE);
-    let _ = writeln!(text, "\ncalls of lock functions, with the server slowed by the probes:");
-    for site in locks.sites.iter().take(ROWS_MAX) {
-        let _ = writeln!(
-            text,
-            "  {:>12}/s  {} of {} by {}",
-            number(site.count as f64 / seconds),
-            site.function,
-            site.address,
-            site.caller
-        );
     }
 }
 

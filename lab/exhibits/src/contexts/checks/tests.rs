@@ -29,8 +29,7 @@ fn row(
 
 fn judge() -> Judge {
     let (clients, sockets, heard) = (CLIENTS, CLIENTS, BTreeMap::new());
-    let outlooks = BTreeMap::new();
-    Judge { clients, sockets, pools: 1, lanes: 2, bundle: BUNDLE, refusals: 0, heard, outlooks }
+    Judge { clients, sockets, pools: 1, lanes: 2, bundle: BUNDLE, refusals: 0, heard }
 }
 
 /// The driver's rows behind the lab's own of both strategies, and what is said of them.
@@ -108,11 +107,9 @@ fn contexts_of_lanes_that_share_as_much_as_one_fail() {
         (("E8", "openssl".to_owned()), Ok(counted)),
         (("E8", "sealane".to_owned()), Err("x is missing".to_owned())),
     ];
-    let told: outlook::Told = Ok(outlook::known(&[("one context", 0.2)]));
-    let outlooks = [("openssl".to_owned(), told)].into();
-    let judged = Judge { heard: heard.into(), outlooks, ..judge() }.shared(&[]);
+    let judged = Judge { heard: heard.into(), ..judge() }.shared(&[]);
     let [openssl, sealane] = &judged[..] else { panic!("one of each stack") };
-    assert!(openssl.0 == Some(true) && openssl.1.contains("one context keeps"), "{openssl:?}");
+    assert!(openssl.0 == Some(true) && openssl.1.contains("from one context"), "{openssl:?}");
     assert_eq!(*sealane, (None, "sealane: x is missing".to_owned()));
 }
 

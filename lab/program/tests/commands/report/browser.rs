@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{document, forecasts_alone, page_of, page_of_writeups};
+use super::{document, page_of, page_of_writeups};
 
 #[test]
 fn a_reader_can_hover_isolate_switch_and_copy_on_any_screen() {
@@ -72,30 +72,6 @@ fn the_page_as_written_runs_without_a_complaint() {
     let (dom, log) = browse(&chromium, &more, 1400, false);
     assert!(!dom.contains("<title>attacked"), "{dom:.300}");
     assert!(log.contains("CONSOLE"), "a complaint is seen if there is one: {log}");
-}
-
-#[test]
-fn the_page_of_forecasts_runs_and_fits_any_screen() {
-    let Some(chromium) = chromium() else { return };
-    let page = page_of(&[document("forecasts")]);
-    let (dom, log) = browse(&chromium, &page, 1400, true);
-    assert!(dom.contains("<html lang=\"en\" class=\"js\""), "the script ran: {dom:.300}");
-    assert!(!log.contains("CONSOLE"), "{log}");
-    for width in [380, 1360] {
-        let said = probe(&chromium, &probed(&page), width, width < 900);
-        assert!(said["overflow"].as_i64().unwrap() <= 0, "wider than {width} px: {said:#}");
-        for nothing in ["outside", "cut", "errors"] {
-            assert_eq!(said[nothing], Value::Array(vec![]), "{width} px: {said:#}");
-        }
-    }
-    let alone = probed(&page_of(&[forecasts_alone()]));
-    let said = probe(&chromium, &alone, 1360, false);
-    assert_eq!(said["last"][0], "threads, one per core: 80", "{said:#}");
-    let last = said["last"][1].to_string();
-    assert!(last.contains("openssl@3.0, FORECAST=38"), "hover reads out the band: {said:#}");
-    assert!(last.contains('[') && last.contains("rustls-aws-lc-rs, FORECAST="), "{said:#}");
-    let copied = said["copied"].as_str().unwrap();
-    assert!(copied.contains("openssl@3.0, FORECAST"), "the tag is copied too: {said:#}");
 }
 
 #[test]

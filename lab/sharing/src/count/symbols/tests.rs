@@ -38,24 +38,6 @@ fn atomic_instructions_are_known() {
 }
 
 #[test]
-fn a_c_library_without_its_inner_names_is_told_from_one_with_them() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (source, library) = (folder.path().join("x.c"), folder.path().join("libc.so.6"));
-    for (code, expected) in [
-        ("int malloc_x(void) { return 1; }", false),
-        ("int _int_malloc(int x) { return x; }", true),
-    ] {
-        fs::write(&source, code).expect("a file");
-        let mut compile = Command::new("cc");
-        compile.args(["-shared", "-fPIC", "-nostdlib", "-o"]).arg(&library).arg(&source);
-        assert!(compile.status().expect("cc").success(), "cc failed");
-        let maps = format!("7f00000-7f01000 r-xp 00000000 fd:01 1 {}\n", library.display());
-        assert_eq!(names_the_c_library(&maps), expected, "{code}");
-    }
-    assert!(names_the_c_library("7f00000-7f01000 r-xp 00000000 fd:01 1 /x/libother.so\n"));
-}
-
-#[test]
 fn a_path_may_have_spaces() {
     let line = "00400000-00401000 r-xp 00000000 fd:01 1234      /home/a b/my  program";
     assert_eq!(first_mapping(line), Some((0x40_0000, "/home/a b/my  program".into())));

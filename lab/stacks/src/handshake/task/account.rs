@@ -125,7 +125,7 @@ pub(super) fn result(
     if task.fixed.is_some() {
         let operations = reports.iter().map(|report| report.counted).sum();
         let warm_up = reports.iter().map(|report| report.warm_up).sum();
-        return Ok(Reply::Fixed { operations, warm_up, negotiated, holds: Vec::new() });
+        return Ok(Reply::Fixed { operations, warm_up, negotiated });
     }
     let mut all = Laps::new()?;
     for laps in reports.iter().filter_map(|report| report.laps.as_ref()) {

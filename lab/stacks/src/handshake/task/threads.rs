@@ -50,9 +50,6 @@ pub(super) fn run(task: &Handshakes) -> Result<Reply, Error> {
     let misled = Fault::misled(task.fault, &task.scenario);
     let credentials = Credentials::at(&task.credentials);
     let stack = stacks::load(&task.stack)?;
-    if task.time_holds {
-        stack.time_holds();
-    }
     let prepared: Arc<dyn Prepared> = Arc::from(stack.prepare(&misled, &credentials)?);
     let meeting = Arc::new(Meeting::new(task.threads));
     let (sender, events) = mpsc::channel();
@@ -77,11 +74,7 @@ pub(super) fn run(task: &Handshakes) -> Result<Reply, Error> {
     for thread in threads {
         let _ = thread.join();
     }
-    let mut line = account::result(task, &reports, meeting.steal_percent())?;
-    if let (true, Reply::Fixed { holds, .. }) = (task.time_holds, &mut line) {
-        *holds = stack.holds();
-    }
-    Ok(line)
+    account::result(task, &reports, meeting.steal_percent())
 }
 
 /// What a thread tells the main thread.

@@ -19,8 +19,6 @@ pub(super) struct Recipe {
     pub(super) maker: Maker,
     /// Whether `include` is kept, for a stack that needs this one.
     pub(super) headers: bool,
-    /// A stack whose libcrypto this one uses, and that is built before it.
-    pub(super) needs: Option<&'static str>,
 }
 
 /// Where sources come from.
@@ -72,14 +70,6 @@ pub(super) enum Maker {
         target: &'static str,
         /// `-D` settings beside those that all have.
         settings: &'static [&'static str],
-    },
-    /// Cargo, from the lab's own sources and exactly this version of the package: see
-    /// [`old_rustls`](super::old_rustls).
-    Cargo {
-        /// The feature that brings the cryptographic library.
-        feature: &'static str,
-        /// Packages behind it whose versions are those of the time.
-        exact: &'static [(&'static str, &'static str)],
     },
     /// CMake, with settings of its own, to what it installs: MongoDB's driver, a user of TLS
     /// stacks and none itself.
@@ -137,8 +127,6 @@ pub(super) struct Layout<'a> {
     pub(super) out: &'a Path,
     /// Where it will lie.
     pub(super) target: &'a Path,
-    /// Where the stack that it needs lies.
-    pub(super) needed: Option<&'a Path>,
     /// Compilers at once.
     pub(super) jobs: usize,
 }
@@ -159,7 +147,6 @@ impl Recipe {
                 tool("cmake", "cmake"),
                 tool("ninja", "ninja-build"),
             ]),
-            Maker::Cargo { .. } => tools.push(tool("cmake", "cmake")),
             Maker::OpenSsl { .. } => tools.extend([tool("make", "make"), tool("perl", "perl")]),
             // Asio's driver is what it is checked with.
             Maker::OldOpenSsl => {
@@ -173,7 +160,6 @@ impl Recipe {
     pub(super) fn steps(&self, layout: &Layout<'_>) -> Vec<Step> {
         match self.maker {
             Maker::CMake { target, settings } => cmake(layout, target, settings),
-            Maker::Cargo { .. } => vec![cargo(layout)],
             Maker::Installed { settings } => {
                 let mut steps = cmake(layout, "all", settings);
                 let mut install = words(&["cmake", "--install", ".", "--prefix"]);
@@ -196,11 +182,6 @@ impl Recipe {
         let how = match self.maker {
             Maker::CMake { settings, .. } | Maker::Installed { settings } => {
                 format!("cmake {BUILD_TYPE} {}", settings.join(" "))
-            }
-            Maker::Cargo { exact, .. } => {
-                let exact: Vec<_> =
-                    exact.iter().map(|(name, version)| format!("{name} {version}")).collect();
-                format!("with {}, cargo --release", exact.join(", "))
             }
             Maker::OldOpenSsl => format!("config {}", OLD_OPENSSL_OPTIONS.join(" ")),
             Maker::OpenSsl { .. } => format!("config {}", OPENSSL_OPTIONS.join(" ")),
@@ -273,9 +254,6 @@ fn cmake(layout: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
     configure
         .extend(words(&["-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", "-DCMAKE_INSTALL_RPATH=$ORIGIN"]));
     configure.extend(words(settings));
-    if let Some(needed) = layout.needed {
-        configure.push(format!("-DCMAKE_PREFIX_PATH={}", needed.display()));
-    }
     let jobs = layout.jobs.to_string();
     vec![
         Step { what: "configure", command: configure, progress: Progress::None },
@@ -285,13 +263,6 @@ fn cmake(layout: &Layout<'_>, target: &str, settings: &[&str]) -> Vec<Step> {
             progress: Progress::Ninja,
         },
     ]
-}
-
-fn cargo(layout: &Layout<'_>) -> Step {
-    // Its own folder for what it makes, whatever the environment says.
-    let mut command = words(&["cargo", "build", "--release", "--target-dir", "target", "--jobs"]);
-    command.push(layout.jobs.to_string());
-    Step { what: "compile", command, progress: Progress::None }
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -325,10 +296,6 @@ const AWS_LC: Maker = Maker::CMake {
     ],
 };
 const BORINGSSL: Maker = Maker::CMake { target: "ssl", settings: &["-DBUILD_TESTING=OFF"] };
-const S2N: Maker = Maker::CMake {
-    target: "s2n",
-    settings: &["-DBUILD_TESTING=OFF", "-DUNSAFE_TREAT_WARNINGS_AS_ERRORS=OFF"],
-};
 
 /// Without a version in the names of its files, so that each finds the other.
 const LIBRESSL: Maker = Maker::CMake {
@@ -370,34 +337,11 @@ const fn openssl_of(
         kept,
         maker: Maker::OpenSsl { cut_down },
         headers: false,
-        needs: None,
     }
 }
-
-const fn rustls_of(
-    name: &'static str,
-    version: &'static str,
-    feature: &'static str,
-    exact: &'static [(&'static str, &'static str)],
-) -> Recipe {
-    Recipe {
-        name,
-        library: "libold_rustls.so",
-        source: Source::Package { name: "rustls", version, folder: "" },
-        kept: &["target/release/libold_rustls.so"],
-        maker: Maker::Cargo { feature, exact },
-        headers: false,
-        needs: None,
-    }
-}
-
-/// The versions in the days of rustls 0.23.16 and 0.23.17, whose threading report used them.
-const AWS_LC_RS_OF_2024: &[(&str, &str)] = &[("aws-lc-rs", "1.10.0"), ("aws-lc-sys", "0.22.0")];
-/// The first one that builds with today's compilers.
-const RING_OF_2024: &[(&str, &str)] = &[("ring", "0.17.14")];
 
 /// Every stack that can be built, the most wanted first.
-pub(super) static RECIPES: [Recipe; 15] = [
+pub(super) static RECIPES: [Recipe; 10] = [
     openssl_of("openssl@3.0", "300.0.13+3.0.8", &["libssl.so.3", "libcrypto.so.3"], false),
     openssl_of("openssl@3.5", "300.5.5+3.5.5", &["libssl.so.3", "libcrypto.so.3"], true),
     openssl_of("openssl@4.0", "400.0.2+4.0.3", &["libssl.so.4", "libcrypto.so.4"], true),
@@ -408,7 +352,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &["ssl/libssl.so", "crypto/libcrypto.so"],
         maker: AWS_LC,
         headers: true,
-        needs: None,
     },
     Recipe {
         name: "boringssl",
@@ -417,22 +360,8 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &["libssl.so", "libcrypto.so"],
         maker: BORINGSSL,
         headers: true,
-        needs: None,
-    },
-    Recipe {
-        name: "s2n-tls",
-        library: "libs2n.so",
-        source: Source::Package { name: "s2n-tls-sys", version: "0.3.47", folder: "lib" },
-        kept: &["lib/libs2n.so"],
-        maker: S2N,
-        headers: false,
-        needs: Some("aws-lc"),
     },
     openssl_of("openssl@3.4", "300.4.2+3.4.1", &["libssl.so.3", "libcrypto.so.3"], true),
-    rustls_of("rustls@0.23.16", "0.23.16", "aws_lc_rs", AWS_LC_RS_OF_2024),
-    rustls_of("rustls@0.23.17", "0.23.17", "aws_lc_rs", AWS_LC_RS_OF_2024),
-    rustls_of("rustls-ring@0.23.16", "0.23.16", "ring", RING_OF_2024),
-    rustls_of("rustls-ring@0.23.17", "0.23.17", "ring", RING_OF_2024),
     openssl_of("openssl@1.1.1", "111.28.2+1.1.1w", &["libssl.so.1.1", "libcrypto.so.1.1"], false),
     Recipe {
         name: "openssl@1.0.2",
@@ -445,7 +374,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &["libssl.so.1.0.0", "libcrypto.so.1.0.0"],
         maker: Maker::OldOpenSsl,
         headers: true,
-        needs: None,
     },
     Recipe {
         name: "libressl",
@@ -458,7 +386,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &["ssl/libssl.so", "crypto/libcrypto.so"],
         maker: LIBRESSL,
         headers: true,
-        needs: None,
     },
     Recipe {
         name: LIBMONGOC,
@@ -471,7 +398,6 @@ pub(super) static RECIPES: [Recipe; 15] = [
         kept: &[],
         maker: MONGOC,
         headers: false,
-        needs: None,
     },
 ];
 
@@ -508,7 +434,6 @@ mod tests {
             let installs = matches!(recipe.maker, Maker::Installed { .. });
             assert!(installs || recipe.kept.iter().any(|kept| kept.ends_with(recipe.library)));
             assert!(recipe.tools().iter().any(|tool| tool.program == "cargo"));
-            assert!(recipe.needs.is_none_or(|needed| Recipe::find(needed).is_some()));
         }
     }
 }

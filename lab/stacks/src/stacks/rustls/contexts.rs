@@ -25,7 +25,7 @@ use sealane_lab_model::{
     scenario::{Kind, Scenario, Share, Version},
 };
 
-use super::{end, settings, timed};
+use super::{end, settings};
 use crate::stack::{Endpoint, Prepared, Session, Worker};
 
 /// A cryptographic library behind rustls.
@@ -123,17 +123,17 @@ impl Plan {
         let (chain, key) = settings::chain_and_key(&self.credentials, Side::Server)?;
         let mut config =
             builder.with_single_cert(chain, key).map_err(|error| settings::refused(&error))?;
-        config.session_storage = timed::server_sessions(match self.scenario.kind {
+        config.session_storage = match self.scenario.kind {
             Kind::SessionId => ServerSessionMemoryCache::new(match self.scenario.share {
                 Share::Session => settings::SHARED_SESSIONS_MAX,
                 Share::Context | Share::Thread => SESSIONS_MAX,
             }),
             Kind::Full | Kind::Ticket => Arc::new(NoServerSessionStorage {}),
-        });
+        };
         config.send_tls13_tickets = usize::from(self.scenario.tickets);
         if issues_tickets(&self.scenario) {
-            let ticketer = (self.library.ticketer)().map_err(|error| settings::refused(&error))?;
-            config.ticketer = timed::ticketer(ticketer);
+            config.ticketer =
+                (self.library.ticketer)().map_err(|error| settings::refused(&error))?;
         }
         Ok(config)
     }

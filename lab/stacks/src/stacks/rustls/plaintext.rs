@@ -1,5 +1,4 @@
-//! Plaintext out of rustls's own buffer, copied once. The only thing here that older versions lack:
-//! what is compiled with them has another way (`old_rustls` in the crate sealane-libssl).
+//! Plaintext out of rustls's own buffer, copied once.
 
 use std::io::BufRead;
 

@@ -16,7 +16,7 @@ use sealane_lab_model::{
     scenario::{Group, Key, Kind, Scenario, Share, Version},
 };
 
-use super::{store::ThreadStore, timed};
+use super::store::ThreadStore;
 
 /// `provider` with the one suite and group of `scenario`, which it may not have.
 pub(super) fn narrowed(
@@ -64,7 +64,7 @@ pub(super) fn client_config(
     let resumption = match (scenario.share, scenario.kind) {
         (Share::Session, Kind::SessionId | Kind::Ticket) => {
             let sessions = ClientSessionMemoryCache::new(SHARED_SESSIONS_MAX);
-            Resumption::store(timed::client_sessions(Arc::new(sessions)))
+            Resumption::store(Arc::new(sessions))
         }
         _ => Resumption::store(Arc::new(ThreadStore)),
     };

@@ -51,7 +51,6 @@ fn threads_of_a_fixed_trial_take_turns_handshake_by_handshake() {
         fixed: Some(Fixed { warm_up: 5, count: 20 }),
         bulk: false,
         fault: None,
-        time_holds: false,
     };
     let (prepared, meeting) = (Arc::new(prepared), Arc::new(Meeting::new(2)));
     let (events, _told) = mpsc::channel();
