@@ -196,10 +196,10 @@ const BUDGETS: [(&str, usize); 8] = [
     ("engine", 9),
     ("lab/exhibits", 22),
     ("lab/libssl", 5),
-    ("lab/report", 9),
+    ("lab/report", 6),
     ("lab/servers", 12),
-    ("lab/sharing", 8),
-    ("lab/stacks", 4),
+    ("lab/sharing", 2),
+    ("lab/stacks", 2),
 ];
 
 #[cfg(test)]
