@@ -470,7 +470,7 @@ impl Agent {
         match fleet.reread() {
             Ok(()) => info!("fleet: the files of etcd are read again"),
             Err(error) => {
-                warn!("fleet: {error}\n  what was read before is used until this is right")
+                warn!("fleet: {error}\n  what was read before is used until this is right");
             }
         }
     }
