@@ -86,7 +86,10 @@ impl Rig {
         let said = wait_for("the reason", || {
             let said = sealane.said();
             let at = said.iter().position(|line| line.contains("reload refused"))?;
-            Some(said[at + 1..].join("\n")).filter(|text| !text.is_empty())
+            // Each line has time, level and target before it.
+            let texts = said[at + 1..].iter().map(|line| line.split_once(" reload: "));
+            let texts: Vec<_> = texts.map(|parts| parts.map_or("", |(_, text)| text)).collect();
+            Some(texts.join("\n")).filter(|text| !text.is_empty())
         });
         self.visit(self.settings.listeners[0].address);
         said
