@@ -30,7 +30,7 @@ fn what_an_authority_looked_for_and_found_is_told_with_a_remedy() {
         "_acme-challenge.hook.test: dns_command sh present failed: exit status: 3; ",
         "blocked.test: a new order: the CA says",
         "(rejectedIdentifier); take the name out of [[certificate]], or ask another CA",
-        "\n  tried again in ",
+        ":   tried again in ",
     ] {
         agent.wait_until_said(words);
     }
@@ -69,7 +69,7 @@ fn a_wait_goes_on_over_a_restart() {
     let table = "[[certificate]]\nnames = [\"a.test\"]\nchallenge = \"http-01\"\n";
     home.configure(&[home.authority(authority.address, ""), table.into()]);
     let agent = home.start();
-    agent.wait_until_said("\n  tried again in ");
+    agent.wait_until_said(":   tried again in ");
     wait_for("what is remembered", || (home.entries("acme/wait/names/").len() == 1).then_some(()));
     agent.kill();
     let orders = authority.count_said("orders in the db");
@@ -117,7 +117,7 @@ fn an_account_is_bound_to_one_that_the_authority_knows() {
     fs::write(&key_file, "d3Jvbmc").unwrap();
     super::harness::close(&key_file);
     let agent = home.start();
-    agent.wait_until_said("\n  tried again in ");
+    agent.wait_until_said(":   tried again in ");
     // The right key is used at once.
     fs::write(&key_file, super::harness::authority::EXTERNAL_KEY).unwrap();
     home.wait_until_held("a.test");
