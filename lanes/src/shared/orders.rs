@@ -13,7 +13,7 @@ pub use crate::connection::token::ConnectionId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order<C> {
     /// Resets the connection, however far it has come, and its backend's; it ends as
-    /// [`Cause::ServiceReset`].
+    /// [`Cause::ServiceReset`](crate::cause::Cause::ServiceReset).
     Close(ConnectionId),
     /// Answers [`Choice::Wait`]; without a hello that waits it is dropped.
     Choose(ConnectionId, Chosen),

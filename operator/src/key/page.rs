@@ -177,7 +177,7 @@ fn markdown(text: &str) -> String {
     text.replace('*', "\\*")
 }
 
-/// Lines of at most [`COLUMNS_MAX`] columns, the first one behind `first`, the others behind
+/// Lines of at most `COLUMNS_MAX` columns, the first one behind `first`, the others behind
 /// `next`.
 #[must_use]
 pub fn wrapped(text: &str, first: &str, next: &str) -> String {

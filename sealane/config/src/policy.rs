@@ -160,7 +160,7 @@ fn suite(text: &str) -> Result<Suite, Problem> {
     })
 }
 
-/// The names of the keys that [`handshake`] reads.
+/// The names of the keys that `handshake` reads.
 pub static HANDSHAKE_KEYS: [&str; 6] = [
     ALPN_MISMATCH.name,
     GROUPS.name,

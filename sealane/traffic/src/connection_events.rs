@@ -1,7 +1,7 @@
 //! The life of connections in the operational log, at level debug.
 //!
 //! A lane writes an event whole into a bounded ring, or drops it and counts; a thread of its own
-//! logs what comes out. Texts are cut to [`TEXT_BYTES_MAX`], so that a lane allocates nothing. At
+//! logs what comes out. Texts are cut to 255 bytes, so that a lane allocates nothing. At
 //! other levels there is neither ring nor thread, and a lane has no [`LaneEvents`].
 
 use std::io;
@@ -77,7 +77,7 @@ impl LaneEvents {
 pub struct EventLog(JoinHandle<()>);
 
 impl EventLog {
-    /// Waits until the events of lanes that have ended are logged, at most [`STOP_WAIT`].
+    /// Waits until the events of lanes that have ended are logged, at most one second.
     pub fn stop(self) {
         let begun = Instant::now();
         while !self.0.is_finished() && begun.elapsed() < STOP_WAIT {
