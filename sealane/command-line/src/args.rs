@@ -91,7 +91,7 @@ pub enum Command {
     /// Convert the configuration of another program
     #[command(after_long_help = convert::HELP)]
     Convert(ConvertArguments),
-    /// Show Sealane at work, with a CA and a backend of its own
+    /// Show Sealane at work, with a certificate and a backend of its own
     Demo(DemoArguments),
     /// Show the machines that share certificates, or change their ticket keys
     #[command(disable_help_flag = true, after_long_help = FLEET_HELP)]
@@ -164,7 +164,7 @@ pub struct ServeArguments {
     /// Read everything from a TOML file
     ///
     /// docs/configuration.md explains every key, and so do the comments of the example that comes
-    /// with Sealane, packaging/sealane.toml. A file excludes all other flags.
+    /// with Sealane, packaging/sealane.toml. A file excludes all other flags but those of the log.
     #[arg(long, value_name = "FILE", conflicts_with_all = SIMPLE_FLAGS)]
     pub config: Option<PathBuf>,
     /// Accept TLS here; may be repeated
@@ -336,8 +336,8 @@ Faults:
 Reload (SIGHUP, or a change of the configuration or of a certificate file):
   All is read and checked before anything changes. A mistake in the configuration changes nothing,
   and is logged. Open connections keep their settings. New listeners open, removed ones drain.
-  Session tickets stay valid. Changes of [admin], [access_log], [process], lanes, pin_lanes, and
-  the lifetime and root of tickets need a restart.
+  Session tickets stay valid. Changes of [admin], [log], [access_log], [process], lanes, pin_lanes,
+  and the lifetime and root of tickets need a restart.
 
 Files:
   FILE              the configuration; relative paths in it start at its folder

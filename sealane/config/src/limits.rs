@@ -171,8 +171,8 @@ const DELAY: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3_6
 
 pub(crate) static GROUP: Group = Group::new(
     "limits",
-    "What is bounded, and by how much. At a limit, a counter counts the cost; nothing else \
-     changes.",
+    "What is bounded, and by how much. Each key says what happens at its limit. It is counted, and \
+     other connections are served as before.",
     &[
         &CONNECTIONS,
         &CONNECTIONS_PER_LANE,
@@ -261,7 +261,8 @@ static HEALTH_DELAY: Key<Or<Span>> = Key::new(
 static DRAIN_TIMEOUT: Key<Or<Span>> = Key::new(
     "drain_timeout",
     Or(Span(Duration::ZERO..=Duration::from_secs(86_400)), Duration::from_secs(30)),
-    "From the closing of the listeners to the end of the last connection.",
+    "How long open connections may finish after the listeners are closed, which SIGTERM does after \
+     drain_delay. Connections that are open at the end are cut.",
 );
 
 static HELLO_BYTES: Key<Or<Bytes>> = Key::new(
