@@ -132,7 +132,8 @@ pub(crate) static CLIENTS: Key<TableKind> = Key::new("clients", TableKind(&GROUP
 
 static GROUP: Group = Group::new(
     "listener.clients",
-    "Client certificates (mTLS). Clients are asked only if certificates is \"asked\" or \"required\".",
+    "Client certificates (mTLS). Clients are asked only if certificates is \"asked\" or \
+     \"required\".",
     &[
         &CERTIFICATES,
         &ROOTS,
