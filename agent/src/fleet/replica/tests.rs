@@ -196,6 +196,8 @@ fn store_stays_behind_while_its_machine_leaves() {
         assert!(!store.store().is_behind().unwrap());
         fleet.leave().await;
         assert!(store.store().is_behind().unwrap());
+        // The loop that shares goes on until the process ends.
+        replica.scan().await.unwrap();
         replica.offer_changes(&nobody).await.unwrap();
         assert!(store.store().is_behind().unwrap());
     });
