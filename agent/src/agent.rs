@@ -381,7 +381,7 @@ impl Agent {
         warn!("{}{next}", failed.text);
     }
 
-    /// Tells the schedule what is wanted and what there is, and finds orders to go on with.
+    /// Updates the schedule with wanted and present certificates, and finds orders to continue.
     fn adopt(&mut self, plan: Plan) {
         self.followed.note_planned(plan.generation);
         let before = std::mem::take(&mut self.book.certificates);
@@ -412,7 +412,7 @@ impl Agent {
         self.orders.resume(resumed);
     }
 
-    /// Begins a schedule that knows nothing: nobody tells it of what is under way.
+    /// Begins an empty schedule, without orders in progress.
     fn begin_schedule(&mut self) {
         self.book.schedule = schedule_of(&self.book.settings);
         self.book.generation += 1;

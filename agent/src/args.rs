@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use sealane_operator::log::{LogFormat, LogLevel};
 
@@ -21,12 +20,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
     pub config: PathBuf,
     /// Log lines of this level and above: error, warning, info or debug
-    #[arg(long, value_name = "LEVEL", default_value = "info",
-        value_parser = log_level())]
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: LogLevel,
     /// The form of log lines: text or json
-    #[arg(long, value_name = "FORMAT", default_value = "text",
-        value_parser = log_format())]
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
     /// What to do; without it, to obtain and renew certificates until a signal comes.
     #[command(subcommand)]
@@ -39,16 +36,6 @@ impl Arguments {
     pub fn from_process() -> Self {
         Self::parse()
     }
-}
-
-fn log_level() -> impl TypedValueParser<Value = LogLevel> {
-    let names = LogLevel::NAMES.map(|(name, _)| name);
-    PossibleValuesParser::new(names).try_map(|text| text.parse::<LogLevel>())
-}
-
-fn log_format() -> impl TypedValueParser<Value = LogFormat> {
-    let names = LogFormat::NAMES.map(|(name, _)| name);
-    PossibleValuesParser::new(names).try_map(|text| text.parse::<LogFormat>())
 }
 
 /// Something else to do.

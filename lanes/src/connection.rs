@@ -93,7 +93,7 @@ pub(crate) struct HandshakeFailure {
     pub(crate) refused: Option<Box<Refused>>,
 }
 
-/// The times of a connection, in milliseconds since the lane started unless they say otherwise.
+/// The times of a connection, in milliseconds since the lane started by default.
 pub(crate) struct Times {
     pub(crate) accepted_us: u64,
     pub(crate) handshake_us: Option<u32>,

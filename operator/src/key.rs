@@ -213,7 +213,7 @@ impl Group {
     }
 }
 
-/// The JSON Schema (draft 2020-12) of a file whose keys are those of `top`.
+/// The JSON Schema (draft 2020-12) of a file with the keys of `top`.
 #[must_use]
 pub fn schema(top: &'static Group, title: &str) -> Json {
     let mut schema = top.schema();

@@ -7,9 +7,9 @@
 
 use std::fmt::{self, Write as _};
 use std::io;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use clap::ValueEnum;
 use rustix::fs::fstat;
 use serde_json::Value;
 use tracing::field::{Field, Visit};
@@ -25,7 +25,7 @@ use tracing_subscriber::{Layer as _, fmt as layer, registry};
 use crate::timestamp::Timestamp;
 
 /// The form of a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Time, level, target and message in one line, followed by fields as `key=value`.
     #[default]
@@ -40,7 +40,7 @@ impl LogFormat {
 }
 
 /// The lowest level of lines that are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum LogLevel {
     /// Something does not work.
     Error,
@@ -77,30 +77,6 @@ impl From<LogLevel> for Level {
             LogLevel::Debug => Self::DEBUG,
         }
     }
-}
-
-impl FromStr for LogLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        named(text, &Self::NAMES)
-    }
-}
-
-impl FromStr for LogFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        named(text, &Self::NAMES)
-    }
-}
-
-fn named<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
-    let found = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-    found.ok_or_else(|| {
-        let names: Vec<_> = names.iter().map(|(name, _)| *name).collect();
-        format!("write one of: {}", names.join(", "))
-    })
 }
 
 /// The lines that are written, and their form.
@@ -145,7 +121,7 @@ pub fn set(settings: LogSettings) {
 /// The form of lines on this standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// For a person who has called a command.
+    /// For the terminal of a command.
     Command,
     Text,
     Json,

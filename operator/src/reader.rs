@@ -39,7 +39,7 @@ pub fn read<T>(
     read_all(file, text, None, walk)
 }
 
-/// Like [`read`], for a file whose keys are those of `group`.
+/// Like [`read`], for a file with the keys of `group`.
 pub fn read_group<T>(
     file: &Path,
     text: &str,
@@ -194,7 +194,7 @@ impl<'d> Table<'d> {
         self.value(key)?.table(walk)
     }
 
-    /// What `walk` makes of the table `key`, whose keys are those of its group, if it is there.
+    /// The result of `walk` for the table `key` with the keys of its group, if it is there.
     pub fn subtable<T>(
         &mut self,
         key: &'static Key<TableKind>,
@@ -425,7 +425,7 @@ impl<'d> Value<'d> {
         self.walk(None, walk)
     }
 
-    /// What `walk` makes of a table whose keys are those of `group`.
+    /// The result of `walk` for a table with the keys of `group`.
     pub fn table_of<T>(
         &self,
         group: &'static Group,

@@ -45,7 +45,7 @@ pub(crate) struct Fleet {
     pub(super) clocks: Clocks,
     /// The machines that are there.
     pub(super) machines: RefCell<HashMap<String, MachineId>>,
-    /// The lease under which this machine tells that it is there; 0: none yet.
+    /// The lease of this machine's entry; 0: none yet.
     pub(super) status_lease: Cell<i64>,
     /// Whether this machine leaves the fleet: the end of the process.
     pub(super) is_leaving: Cell<bool>,
@@ -106,7 +106,7 @@ impl Fleet {
         });
     }
 
-    /// Tells the others that this machine goes, so that they look after what is its own.
+    /// Ends this machine's entry, so that the others take over its certificates.
     pub(crate) async fn leave(&self) {
         // Before the note: what goes on meanwhile would take it back.
         self.is_leaving.set(true);
@@ -137,7 +137,7 @@ impl Fleet {
         }
     }
 
-    /// Whether this machine has what the fleet has: then it may tell what is missing.
+    /// Whether this machine is up to date, so that it can report missing certificates.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete.get() && self.away.borrow().is_none()
     }
@@ -202,5 +202,5 @@ pub(crate) fn leave_word(store: &KeyedStore, what: Option<&str>) {
 
 /// What is wrong with a cluster that nothing was asked of yet.
 const NOT_ASKED: &str = "not asked yet";
-/// How long it may take to say that a machine goes.
+/// How long the end of the entry may take.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);

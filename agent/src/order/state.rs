@@ -42,7 +42,7 @@ impl Carried<'_> {
         Ok(self.ledger.keep_order(self.wanted.id, &self.entry, Vec::new())?)
     }
 
-    /// Tells the fleet what it has come to, and gives it answers to give.
+    /// Publishes the state of the order and its answers in the fleet.
     pub(crate) async fn share(&self, answers: &[Answer]) -> Result<(), Failed> {
         let Some(claim) = self.claim else { return Ok(()) };
         claim.keep(&Ledger::order_text(&self.entry)?, answers).await

@@ -1,4 +1,4 @@
-//! The name and version that a library under test tells of itself: [`Identity`].
+//! The name and version of a library under test, as it reports them: [`Identity`].
 
 use serde::{Deserialize, Serialize};
 

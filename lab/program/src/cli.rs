@@ -61,7 +61,7 @@ enum Subject {
     Servers(Box<servers::Arguments>),
     /// The TLS stacks that can be measured here; builds more
     Stacks(inventory::Arguments),
-    /// What a running server waits for, or what the threads of a stack share, and where
+    /// The waits of a running server, or the shared lines of a stack, with their places
     Why(why::Arguments),
     /// Six faults beside their remedies, in under ten minutes, as one page; or one of them alone
     Writeups(Box<writeups::Arguments>),

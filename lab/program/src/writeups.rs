@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 enum Exhibit {
     /// Certificates of many names: one owner for all, every connection for itself, or a lane's own
     Certificates(certificates::Arguments),
-    /// Who builds TLS client contexts, and what it costs, against Redis and MongoDB's protocol
+    /// The cost of TLS client contexts, against Redis and MongoDB's protocol
     Contexts(contexts::Arguments),
     /// TLS in one I/O loop, or on worker threads behind it: locked queues, or rings
     Offload(offload::Arguments),

@@ -65,7 +65,7 @@ impl Attached {
         self.socket.writes > 0 && is_secured
     }
 
-    /// Whether the peer must be told the end in words, before the socket is closed.
+    /// Whether a close_notify must be sent before the socket is closed.
     pub(crate) fn speaks_tls(&self) -> bool {
         self.tls.is_some()
     }

@@ -4,11 +4,11 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
 use sealane_file_table::Descriptor;
 
-/// A socket with what the last events said of it.
+/// A socket with the state of its last events.
 pub(crate) struct Socket {
     pub(crate) fd: Descriptor,
     pub(crate) readable: bool,
-    /// An event said that it takes bytes again.
+    /// An event reported that it is writable again.
     pub(crate) writable: bool,
     /// FIN has arrived: whatever can be read already lies in the socket's queue, so a short read
     /// means the end.
@@ -59,7 +59,7 @@ impl Socket {
         }
     }
 
-    /// Takes note of what an event says.
+    /// Notes an event.
     pub(crate) fn note(&mut self, flags: EventFlags) {
         self.hangup |= flags.contains(EventFlags::RDHUP);
         self.failed |= flags.intersects(EventFlags::ERR | EventFlags::PRI);

@@ -1,4 +1,4 @@
-//! The look for clients whose certificates a new revocation list has: they are reset.
+//! The search for clients with certificates on a new revocation list: they are reset.
 
 use sealane_engine::client_certificates::Distrust;
 

@@ -24,7 +24,7 @@ pub enum Order<C> {
     Visit(usize),
 }
 
-/// Who decides under which context a client is admitted.
+/// The source of the context under which a client is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// The listener: by the server name among its named contexts, else its own.
@@ -56,7 +56,7 @@ pub struct Seen<'a> {
     pub age_ms: u64,
     /// Plaintext bytes sent to the client.
     pub sent_bytes: u64,
-    /// The client's address, if the kernel told, or the preamble.
+    /// The client's address, if the kernel or the preamble has one.
     pub client: Option<SocketAddr>,
     /// Plaintext bytes received from the client.
     pub received_bytes: u64,

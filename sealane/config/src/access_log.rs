@@ -14,7 +14,7 @@ pub struct AccessLog {
     pub buffer_bytes: usize,
     /// Whether there is a line for a balancer that only looked whether somebody answers.
     pub health_checks: bool,
-    /// Whether lines tell the JA4 of clients.
+    /// Whether lines have the JA4 of clients.
     pub ja4: bool,
     /// Which connections have a line.
     pub only: LoggedEnds,
@@ -26,7 +26,7 @@ pub enum LoggedEnds {
     /// All.
     #[default]
     All,
-    /// Those whose end somebody is to blame for.
+    /// Those that ended by a fault.
     Failures,
 }
 

@@ -11,10 +11,10 @@ use sealane_operator::reader::{Table, Value};
 use crate::claims::{Claims, Owner};
 use crate::value;
 
-/// Where metrics, health and state are served, and to whom; nowhere unless asked for.
+/// The addresses and permissions of metrics, health and state; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admin {
-    /// Over TCP, to whoever reaches it: for reading alone.
+    /// Over TCP, without authentication, read-only.
     pub address: Option<SocketAddr>,
     /// Host names by which that may be asked for, beside `localhost` and addresses.
     pub hosts: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Admin {
 pub struct AdminSocket {
     /// The socket's file.
     pub path: PathBuf,
-    /// Who may open it, and so see everything.
+    /// The permissions of the socket.
     pub mode: u32,
 }
 

@@ -64,5 +64,5 @@ pub(crate) fn share_tls(written: &[WrittenBackend]) -> Result<bool, Problem> {
     }
 }
 
-/// Says TLS before the address of a backend.
+/// The scheme of a backend that is reached over TLS.
 pub(crate) const TLS_SCHEME: &str = "tls://";

@@ -19,7 +19,7 @@ use crate::route::{ROUTE, Route, ends_tls, written_routes};
 use crate::spoken::{ALLOW_REMOTE, PASSTHROUGH, PLAIN, STARTTLS, Spoken};
 use crate::value;
 
-/// Says what else means nothing, or is dangerous, where that is spoken at `addresses`.
+/// Reports keys without effect, and dangerous ones, for this protocol at `addresses`.
 pub(crate) fn check_spoken(
     spoken: Spoken,
     table: &mut Table<'_>,
@@ -78,7 +78,7 @@ fn refuse_tls(table: &mut Table<'_>, remedy: &str) {
     table.refuse(&TLS_KEYS, what, remedy);
 }
 
-/// Says what contradicts that a listener passes TLS on, or that a route does and its listener not.
+/// Reports keys that contradict the pass-through of TLS by a listener or a route.
 pub(crate) fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: &[Route]) {
     for (route, at) in routes.iter().zip(written_routes(table)) {
         if passthrough && route.names.is_empty() {
@@ -102,7 +102,7 @@ pub(crate) fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: 
     }
 }
 
-/// Says what means nothing on unix sockets, or without one.
+/// Reports keys without effect on unix sockets, or without one.
 pub(crate) fn check_sockets(
     table: &mut Table<'_>,
     addresses: &[Address],

@@ -26,7 +26,7 @@ pub struct Destination {
     pub backend_tls: Option<BackendTls>,
     /// How a backend is chosen for a connection.
     pub balance: Balance,
-    /// What a backend is told of a client.
+    /// The PROXY header for a backend.
     pub proxy_header: ProxyHeader,
 }
 
@@ -225,7 +225,7 @@ fn share(table: &mut Table<'_>, lanes: Lanes) -> Option<Share> {
     })
 }
 
-/// Says if nobody gets anything, or only those who stand in for others do.
+/// Reports a destination whose backends have no weight, or are backups only.
 fn check_shares(listed: &[Listed], written: &Value<'_>) {
     if listed.is_empty() {
         return;

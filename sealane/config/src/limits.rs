@@ -32,7 +32,7 @@ pub struct Limits {
     pub connections_per_lane_max: Option<usize>,
     /// Private keys that a lane keeps decoded; the least recently used goes first.
     pub decoded_keys_per_lane_max: usize,
-    /// From the first signal to the closing of the listeners; who comes meanwhile is served.
+    /// From the first signal to the closing of the listeners; new clients are served until then.
     pub drain_delay: Duration,
     /// From the closing of the listeners to the end of the last connection.
     pub drain_timeout: Duration,
@@ -95,7 +95,7 @@ impl Default for Limits {
     }
 }
 
-/// The limits of all listeners together, and who shares what one has.
+/// The limits of all listeners together.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<'l> {
     pub(crate) lanes: Lanes,

@@ -47,11 +47,11 @@ pub struct Listener {
     pub name: String,
     /// Out of what challenges of ACME are answered where requests are redirected.
     pub acme_responder: Option<ChallengeSource>,
-    /// Whose PROXY header tells who the client is; without it connections have none.
+    /// The senders of PROXY headers that are trusted; without it connections have none.
     pub accept_proxy: Option<AcceptProxy>,
     /// At least one.
     pub addresses: Vec<Address>,
-    /// Who may open its unix sockets, as permissions of their files.
+    /// The permissions of its unix sockets.
     pub socket_mode: u32,
     /// In the order written: of two certificates for one name the first is served. At least one, or
     /// a store.
@@ -61,12 +61,12 @@ pub struct Listener {
     pub store: Option<PathBuf>,
     /// The name whose certificate is served when none fits; without it, the first certificate.
     pub default_certificate: Option<String>,
-    /// Whether names without a certificate are told to whoever obtains certificates.
+    /// Whether names without a certificate are offered to the agent.
     pub on_demand: bool,
     /// TLS versions, groups, ALPN and what happens to unknown names; not yet whose certificates
     /// clients are asked for, which takes files.
     pub policy: Policy,
-    /// Whose certificates clients are asked for, if they are.
+    /// The demand for client certificates.
     pub clients: Option<ClientTrust>,
     /// Where its plaintext goes.
     pub destination: Destination,

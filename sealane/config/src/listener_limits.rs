@@ -28,7 +28,7 @@ pub struct ListenerLimits {
     pub allow: Vec<NetworkSource>,
     /// Open client connections; without it, as many as the process may have.
     pub connections_max: Option<NonZeroUsize>,
-    /// Networks from which nobody may come, whatever `allow` says.
+    /// Networks that are refused, even if `allow` has them.
     pub deny: Vec<NetworkSource>,
     /// How the kernel finds out that clients and backends are gone.
     pub liveness: Liveness,

@@ -1,4 +1,4 @@
-//! The keys of a listener that say whose PROXY header is believed.
+//! The keys of a listener about PROXY headers of its clients.
 
 use std::net::IpAddr;
 

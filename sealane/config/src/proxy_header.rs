@@ -72,7 +72,7 @@ impl Default for Tlvs {
     }
 }
 
-/// What one TLV of a header, or a part of one, tells.
+/// The content of one TLV of a header, or of a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tlv {
     /// The application protocol that was agreed on.
@@ -115,7 +115,7 @@ impl Tlv {
         ("unique-id", Self::UniqueId),
     ];
 
-    /// Whether it is told within [`Tlv::Ssl`].
+    /// Whether it is a part of [`Tlv::Ssl`].
     pub(crate) fn is_in_ssl(self) -> bool {
         matches!(self, Self::Cert | Self::Cn | Self::Key | Self::Scheme | Self::Sig)
     }
@@ -196,7 +196,7 @@ pub const TYPE_RESUMED: u8 = 0xe9;
 /// A group of facts about TLS.
 pub const TYPE_SSL: u8 = 0x20;
 
-/// What tells the connection from all others, across hops.
+/// The unique id of the connection, across hops.
 pub const TYPE_UNIQUE_ID: u8 = 0x05;
 
 const V2_REMEDY: &str = "use proxy_header = \"v2\"";

@@ -110,7 +110,7 @@ pub enum LaneOrder {
         backend: Arc<BackendCounters>,
         /// Whether it shall get none.
         is_drained: bool,
-        /// Told when it is so.
+        /// Reports that it is done.
         done: Sender<(usize, ())>,
     },
     /// Resets a connection.
@@ -127,7 +127,7 @@ pub enum LaneOrder {
         /// What was found.
         listed: Sender<(usize, Listed)>,
     },
-    /// Tells names that clients asked for since the last such order.
+    /// Takes the names that clients asked for since the last such order.
     Names {
         /// Which ones.
         kind: NameKind,

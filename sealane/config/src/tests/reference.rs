@@ -37,7 +37,7 @@ fn links_of_keys_lead_somewhere() {
     }
 }
 
-/// Every key says what it does, and shows a value.
+/// Every key has a text and a value.
 #[test]
 fn keys_have_text_and_example() {
     for group in tables(&TOP) {

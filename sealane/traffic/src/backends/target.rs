@@ -11,7 +11,7 @@ pub struct Target {
     pub address: Address,
     /// How.
     pub check: Check,
-    /// With what a connection begins, in the clear: a PROXY header that tells of nobody.
+    /// The bytes at the start of a connection: a PROXY header without a client.
     pub header: &'static [u8],
     /// By what the control plane knows it.
     pub id: u64,

@@ -9,7 +9,7 @@ use super::{
     AUTHORITY_BYTES_MAX, TYPE_AUTHORITY, TYPE_CRC32C, TYPE_UNIQUE_ID, UNIQUE_ID_BYTES_MAX,
 };
 
-/// A header that was read: bytes of the sender, which tell of somebody else.
+/// A header that was read: untrusted bytes about another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
     authority: Option<&'a str>,
@@ -35,7 +35,7 @@ pub enum Origin {
     },
     /// One over a unix socket, which has no address to go by.
     Unix,
-    /// One of which it tells no address.
+    /// One without an address.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Header<'a> {
         self.authority
     }
 
-    /// What tells the connection from all others, on every hop that passes it on.
+    /// The unique id of the connection, the same on every hop that passes it on.
     pub fn unique_id(&self) -> Option<&'a [u8]> {
         self.unique_id
     }
