@@ -47,10 +47,9 @@ fn each_command_is_asked_for_by_somebody_in_the_readme() {
     let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
     let mut named: Vec<_> = shown.map(clap::Command::get_name).collect();
     let readme = include_str!("../../../README.md");
-    let (_, table) =
-        readme.split_once("| command | for |\n|---|---|\n").expect("the table");
+    let (_, table) = readme.split_once("| command | for |\n|---|---|\n").expect("the table");
     let lines =
-        table.lines().map_while(|line| Some(line.strip_prefix("| `")?.split_once("` | who ")?.0));
+        table.lines().map_while(|line| Some(line.strip_prefix("| `")?.split_once("` | ")?.0));
     let mut lines: Vec<_> = lines.collect();
     named.sort_unstable();
     lines.sort_unstable();
