@@ -159,7 +159,10 @@ impl<S: Service, K: Kernel> Connections<S, K> {
         }
         // An established connection keeps its one place among those that have work left.
         if entry.connection.is_handshaking() {
-            entry.connection.queued = false;
+            let waited = std::mem::take(&mut entry.connection.queued);
+            // Only a client that leaves gets here before its session has begun.
+            let has_left = waited && entry.connection.awaits_hello();
+            self.reactor.counters.left_waiting.add(u64::from(has_left));
         }
         self.drive(slot);
     }

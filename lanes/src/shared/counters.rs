@@ -28,6 +28,8 @@ pub struct Counters {
     pub sent_bytes: Counter,
     /// Hellos that wait for the lane, which has more of them than a turn has time for.
     pub hellos_waiting: Counter,
+    /// Clients that left while their hello waited; they cost no signature.
+    pub left_waiting: Counter,
     /// The moving average of the lane's time for a hello, in microseconds; 0 before the first of
     /// several was measured.
     pub hello_us: Counter,

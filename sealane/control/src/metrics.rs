@@ -174,7 +174,7 @@ struct PerLane {
     value: fn(&Counters) -> u64,
 }
 
-const PER_LANE: [PerLane; 14] = [
+const PER_LANE: [PerLane; 17] = [
     PerLane {
         name: "sealane_connections_accepted_total",
         kind: Kind::Counter,
@@ -198,6 +198,24 @@ const PER_LANE: [PerLane; 14] = [
         kind: Kind::Gauge,
         help: "Open connections whose handshake is not complete.",
         value: |counters| counters.handshaking.value(),
+    },
+    PerLane {
+        name: "sealane_handshakes_waiting",
+        kind: Kind::Gauge,
+        help: "ClientHellos that wait for their lane, which has more than it can answer at once.",
+        value: |counters| counters.hellos_waiting.value(),
+    },
+    PerLane {
+        name: "sealane_handshakes_left_waiting_total",
+        kind: Kind::Counter,
+        help: "Clients that left while their ClientHello waited; they cost no signature.",
+        value: |counters| counters.left_waiting.value(),
+    },
+    PerLane {
+        name: "sealane_handshake_microseconds",
+        kind: Kind::Gauge,
+        help: "Moving average of the lane's time to answer a ClientHello under load; 0: none yet.",
+        value: |counters| counters.hello_us.value(),
     },
     PerLane {
         name: "sealane_handshakes_without_extended_master_secret_total",
