@@ -280,6 +280,10 @@ impl<S: Service, K: Kernel> Turn<'_, S, K> {
             self.establish()?;
         }
         self.link().transmit()?;
+        let holds_tickets = self.entry.connection.times.tickets_due_ms != u64::MAX;
+        if fed.established && holds_tickets && self.buffers.plain.is_empty() {
+            self.entry.connection.socket.acknowledge();
+        }
         self.deliver()?;
         if fed.peer_closed && !self.entry.connection.abandoned {
             self.entry.connection.inward = Direction::Ending;
