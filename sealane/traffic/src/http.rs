@@ -349,6 +349,8 @@ impl Connection {
             State::Waiting { .. } => Ok(()),
             State::Lingering { left } => {
                 let count = receive(&self.socket, buffer)?;
+                // It may be the body of a request that was rejected at once.
+                buffer[..count].zeroize();
                 *left = left.checked_sub(count).ok_or(Done)?;
                 Ok(())
             }
