@@ -53,6 +53,8 @@ pub struct Hello {
     pub offered: Offered,
     /// Whether data follows that the client hopes to be read before the handshake is done.
     pub offers_early_data: bool,
+    /// Whether it offers to resume a session: by a pre-shared key, or by a ticket of TLS 1.2.
+    pub offers_session: bool,
     /// Whether TLS 1.3 is among the offered versions.
     pub offers_tls13: bool,
     /// Whether ChaCha20-Poly1305 is offered before every AES suite: the mark of a client without

@@ -99,6 +99,11 @@ causes! {
     LimitConnections = "limit_connections", Limit;
     /// The process had no descriptor left for a connection to a backend; the client was reset.
     LimitDescriptors = "limit_descriptors", Limit;
+    /// The lane had more handshakes than it can make in time, and clients of this address have not
+    /// completed theirs.
+    LimitHandshakeQueue = "limit_handshake_queue", Limit;
+    /// The hello waited for the lane so long that its client has likely given up.
+    LimitHandshakeWait = "limit_handshake_wait", Limit;
     /// `handshakes_max` was reached; the oldest handshake in flight was reset.
     LimitHandshakes = "limit_handshakes", Limit;
     /// The listener's own `connections` was reached; the newest connection was reset.

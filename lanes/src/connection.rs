@@ -188,6 +188,15 @@ impl Connection {
         }
     }
 
+    /// Whether the client's next message is its hello, or the repeated one: the signature is still
+    /// to come.
+    pub(crate) fn awaits_hello(&self) -> bool {
+        match self.tls.session() {
+            Some(session) => session.awaits_second_hello(),
+            None => true,
+        }
+    }
+
     /// Whether the client has sent nothing yet: a preamble does not count, unless it was answered.
     pub(crate) fn is_silent(&self) -> bool {
         matches!(self.phase, Phase::Preamble | Phase::Hello)

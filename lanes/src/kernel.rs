@@ -56,6 +56,12 @@ pub trait Kernel {
     /// `WouldBlock` when nothing has arrived; otherwise what recv(2) says.
     fn recv(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
 
+    /// Reads what has arrived, and leaves it to be read again.
+    ///
+    /// # Errors
+    /// As [`Kernel::recv`].
+    fn peek(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize>;
+
     /// Writes the front of `bytes` and returns how much the kernel took. With `end_follows` the
     /// caller will shut or close the socket as soon as all are taken, so that the end may share
     /// their last segment.
@@ -133,6 +139,11 @@ impl Kernel for Linux {
 
     fn recv(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
         let (_, len) = net::recv(socket, into, RecvFlags::empty())?;
+        Ok(len)
+    }
+
+    fn peek(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+        let (_, len) = net::recv(socket, into, RecvFlags::PEEK)?;
         Ok(len)
     }
 

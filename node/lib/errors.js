@@ -165,6 +165,8 @@ const HANDSHAKE_CODES = Object.freeze({
   handshake_timeout: 'ERR_TLS_HANDSHAKE_TIMEOUT',
   hello_too_long: 'ERR_SSL_EXCESSIVE_MESSAGE_SIZE',
   lane_stopped: 'ECONNRESET',
+  limit_handshake_queue: 'ECONNRESET',
+  limit_handshake_wait: 'ECONNRESET',
   limit_handshakes: 'ECONNRESET',
   no_common_alpn: 'ERR_SSL_NO_APPLICATION_PROTOCOL',
   not_tls: 'ERR_SSL_WRONG_VERSION_NUMBER',

@@ -14,6 +14,9 @@ pub fn text(cause: Cause) -> &'static str {
         Cause::HelloTooLong => "the client's hello is too long",
         Cause::Internal => "a fault of Sealane broke the handshake off",
         Cause::LimitConnections => "the lane has as many connections as it takes",
+        Cause::LimitHandshakeQueue | Cause::LimitHandshakeWait => {
+            "the lane has more handshakes than it can make in time"
+        }
         Cause::LimitHandshakes => "too many other clients were in their handshake",
         Cause::NoCommonAlpn => "the client offers none of ALPNProtocols",
         Cause::NotTls => "the client speaks something else than TLS",
@@ -27,13 +30,15 @@ pub fn text(cause: Cause) -> &'static str {
 }
 
 /// Causes by which only handshakes fail.
-pub const OF_HANDSHAKES: [Cause; 12] = [
+pub const OF_HANDSHAKES: [Cause; 14] = [
     Cause::ClientCertificate,
     Cause::ClientGone,
     Cause::HandshakeFailed,
     Cause::HandshakeTimeout,
     Cause::HelloTooLong,
     Cause::LimitConnections,
+    Cause::LimitHandshakeQueue,
+    Cause::LimitHandshakeWait,
     Cause::LimitHandshakes,
     Cause::NoCommonAlpn,
     Cause::NotTls,

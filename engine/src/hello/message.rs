@@ -118,11 +118,16 @@ fn parse_body(body: &[u8]) -> Option<(Hello, Versions)> {
                 seen.record_bytes_max = record_bytes_max(limit);
                 versions.has_illegal_limit |= limit < RECORD_SIZE_LIMIT_LEGAL;
             }
-            EXTENSION_PRE_SHARED_KEY => seen.pre_shared_key = true,
+            EXTENSION_PRE_SHARED_KEY => {
+                seen.pre_shared_key = true;
+                hello.offers_session = true;
+            }
             EXTENSION_RENEGOTIATION_INFO => {
                 hello.renegotiates = Reader(content).vector8().is_some_and(|end| !end.is_empty());
             }
             EXTENSION_SERVER_NAME => hello.server_name = host_name(content),
+            // An empty one asks for a ticket.
+            EXTENSION_SESSION_TICKET => hello.offers_session |= !content.is_empty(),
             EXTENSION_SIGNATURE_ALGORITHMS => seen.signature_algorithms = true,
             EXTENSION_SUPPORTED_GROUPS => seen.supported_groups = true,
             EXTENSION_SUPPORTED_VERSIONS => note_versions(content, &mut hello, &mut versions)?,
@@ -257,6 +262,8 @@ const EXTENSION_RECORD_SIZE_LIMIT: u16 = 28;
 /// RFC 5746.
 const EXTENSION_RENEGOTIATION_INFO: u16 = 0xff01;
 pub(super) const EXTENSION_SERVER_NAME: u16 = 0;
+/// RFC 5077.
+const EXTENSION_SESSION_TICKET: u16 = 35;
 pub(super) const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
 const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
 pub(super) const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;

@@ -377,9 +377,11 @@ fn a_fallback_and_early_data_are_seen() {
     assert!(!expect_hello(&bytes).is_fallback);
     bytes[suites_at..suites_at + 2].copy_from_slice(&[0x56, 0]);
     assert!(expect_hello(&bytes).is_fallback);
-    for (kind, of) in [(42, "early data"), (99, "nothing")] {
+    for (kind, of) in [(41, "a session"), (42, "early data"), (99, "nothing")] {
         let bytes = renamed(&from_hex(CAPTURED[4].1), 22, kind);
-        assert_eq!(expect_hello(&bytes).offers_early_data, of == "early data", "{of}");
+        let hello = expect_hello(&bytes);
+        assert_eq!(hello.offers_early_data, of == "early data", "{of}");
+        assert_eq!(hello.offers_session, of == "a session", "{of}");
     }
 }
 

@@ -70,6 +70,11 @@ impl ServerSession {
         self.binding()?.scheme().filter(|_| !self.resumed())
     }
 
+    /// Whether the client was asked to repeat its hello: the signature is still to come.
+    pub fn awaits_second_hello(&self) -> bool {
+        matches!(&self.layer, Layer::Rustls(crank) if crank.end.awaits_second_hello())
+    }
+
     /// The same session, of a client that offers an extended master secret (RFC 7627), or `lacks`
     /// it.
     #[must_use]
@@ -132,6 +137,13 @@ impl Awaited {
     }
 }
 
+impl ServerEnd {
+    fn awaits_second_hello(&self) -> bool {
+        self.tls.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest)
+            && self.tls.negotiated_key_exchange_group().is_none()
+    }
+}
+
 impl Role for ServerEnd {
     type Data = ServerConnectionData;
     type Awaited = Awaited;
@@ -170,9 +182,7 @@ impl Role for ServerEnd {
         }
         let mut others_max = HANDSHAKE_PARTIAL_BYTES_MAX;
         let kind = self.tls.handshake_kind();
-        let is_asked_again = kind == Some(HandshakeKind::FullWithHelloRetryRequest)
-            && self.tls.negotiated_key_exchange_group().is_none();
-        if is_asked_again {
+        if self.awaits_second_hello() {
             // It may come in records of single bytes.
             let hello_len = (awaited.hello_len as usize).min(PARTIAL_BYTES_MAX);
             let second_len = hello_len + SECOND_HELLO_MORE_BYTES_MAX;

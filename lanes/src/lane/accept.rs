@@ -40,18 +40,13 @@ impl Listeners {
         self.sockets.iter().filter_map(|(_, listener)| listener.paused_until_ms)
     }
 
-    /// Takes connections off the queue of a listener that an event has reported, unless they have
-    /// to wait there for their handshakes.
+    /// Takes connections off the queue of a listener that an event has reported.
     pub(super) fn take<S: Service, K: Kernel>(
         &mut self,
         index: usize,
         served: &Served<S::Settings>,
         connections: &mut Connections<S, K>,
     ) {
-        // The kernel reports its queue again.
-        if connections.is_full(served.handshakes_max()) && self.expects_tls(index, served) {
-            return;
-        }
         self.accept(index, ACCEPTS_MAX, served, connections);
     }
 
@@ -84,14 +79,6 @@ impl Listeners {
             }
         }
         listener.full_batch_turn = turn;
-    }
-
-    /// Whether clients of a listener begin with a hello.
-    fn expects_tls<T>(&self, index: usize, served: &Served<T>) -> bool {
-        let served = served.current().zip(self.sockets.get(index));
-        served.is_some_and(|(current, listener)| {
-            !matches!(current.listener(listener.position).speech, Speech::Plain)
-        })
     }
 
     /// Listens where `replica` wants it from now on: on the sockets of before, and on `sockets`.
@@ -285,6 +272,12 @@ impl NewClient {
         let listener = current.listener(self.listener);
         let admitted = if connections.len() >= limits.connections_max.min(SLOTS_MAX) {
             Err(Cause::LimitConnections)
+        // Behind a preamble the client has another address.
+        } else if listener.preamble.is_none()
+            && !matches!(listener.speech, Speech::Plain)
+            && connections.turns_away(self.address)
+        {
+            Err(Cause::LimitHandshakeQueue)
         } else {
             connections.service().admits(self.address, &listener.settings)
         };

@@ -1,9 +1,12 @@
 //! The connections of a lane, each in its slot, with all that they borrow for a turn.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::event::epoll::EventFlags;
+use sealane_engine::hello::{self, Peek};
 use slab::Slab;
 
 use crate::cause::Cause;
@@ -15,6 +18,7 @@ use crate::connection::token::{ConnectionId, SLOTS_MAX, Source, Token};
 use crate::connection::unfinished::{Unfinished, Wait};
 use crate::kernel::{Kernel, reset_on_close};
 use crate::lane::admission::Admission;
+use crate::lane::standing::Host;
 use crate::reactor::Reactor;
 use crate::replica::LaneGeneration;
 use crate::service::{EndedConnection, Service};
@@ -35,6 +39,9 @@ pub(super) struct Connections<S: Service, K: Kernel> {
     admission: Admission,
     unfinished: Unfinished,
 }
+
+/// Bytes of a hello that are looked at before it is read: what it offers comes at the end.
+const PEEK_BYTES_MAX: usize = 4096;
 
 impl<S: Service, K: Kernel> Connections<S, K> {
     pub(super) fn new(reactor: Reactor<K>, service: S) -> Self {
@@ -152,7 +159,10 @@ impl<S: Service, K: Kernel> Connections<S, K> {
         }
         // An established connection keeps its one place among those that have work left.
         if entry.connection.is_handshaking() {
-            entry.connection.queued = false;
+            let waited = std::mem::take(&mut entry.connection.queued);
+            // Only a client that leaves gets here before its session has begun.
+            let has_left = waited && entry.connection.awaits_hello();
+            self.reactor.counters.left_waiting.add(u64::from(has_left));
         }
         self.drive(slot);
     }
@@ -183,7 +193,18 @@ impl<S: Service, K: Kernel> Connections<S, K> {
 
     /// Does what the connection's sockets allow, once in each direction, and ends it if that fails.
     pub(super) fn drive(&mut self, slot: usize) {
+        let phase = |entries: &Slab<Box<Entry<S>>>| {
+            entries.get(slot).map(|entry| (entry.connection.phase, entry.connection.token))
+        };
+        let before = phase(&self.entries);
         self.run(slot, |mut turn| turn.step());
+        if let Some((Phase::Handshake, token)) = before
+            && phase(&self.entries) == Some((Phase::Established, token))
+            && let Some(entry) = self.entries.get(slot)
+        {
+            let host = Host::of(entry.connection.address);
+            self.admission.note_completed(host, self.reactor.now_ms);
+        }
     }
 
     /// Runs `work` for a connection, and ends the connection if that fails.
@@ -368,14 +389,36 @@ impl<S: Service, K: Kernel> Connections<S, K> {
         }
     }
 
-    /// Whether as many hellos wait as may, of which `handshakes_max` are the most. A lane that
-    /// keeps up compares two numbers here.
-    pub(super) fn is_full(&mut self, handshakes_max: usize) -> bool {
-        let entries = &self.entries;
-        self.admission.is_full(handshakes_max, |bits| {
-            let entry = entries.get(Token::from_bits(bits).slot());
-            entry.is_some_and(|entry| entry.connection.token == bits && entry.connection.queued)
-        })
+    /// Publishes how many hellos wait, and how long one takes.
+    pub(super) fn report_waiting(&self) {
+        self.reactor.counters.hellos_waiting.set(self.admission.hellos_waiting() as u64);
+        self.reactor.counters.hello_us.set(self.admission.hello_us());
+    }
+
+    /// The connection of these bits, if its next step waits for its turn.
+    pub(super) fn waiting(&mut self, bits: u64) -> Option<&mut Connection> {
+        let token = Token::from_bits(bits);
+        let Source::Connection { slot, .. } = token.source() else { return None };
+        let connection = &mut self.entry(slot, token)?.connection;
+        connection.queued.then_some(connection)
+    }
+
+    /// Whether a new client from this address would give way at once to the hellos that wait.
+    pub(super) fn turns_away(&mut self, address: Option<SocketAddr>) -> bool {
+        self.admission.turns_away(Host::of(address), self.reactor.now_ms)
+    }
+
+    /// Whether the client's hello offers a session, by a look at the bytes that its socket has.
+    pub(super) fn offers_session(&mut self, slot: usize) -> bool {
+        let Some(entry) = self.entries.get(slot) else { return false };
+        let hello_bytes_max = entry.generation.generation.limits.hello_bytes_max;
+        let socket = entry.connection.socket.fd.as_fd();
+        self.buffers.received.clear();
+        let room = self.buffers.received.spare_mut();
+        let room_len = room.len().min(PEEK_BYTES_MAX);
+        let Ok(len) = self.reactor.kernel.peek(socket, &mut room[..room_len]) else { return false };
+        let peeked = hello::peek_record(&room[..len], hello_bytes_max);
+        matches!(peeked, Peek::Hello(hello) if hello.offers_session)
     }
 
     /// Whether the connection of these bits is still in its handshake.

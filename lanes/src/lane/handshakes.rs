@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 
 use crate::cause::Cause;
-use crate::connection::token::{Source, Token};
+use crate::connection::phase::Phase;
+use crate::connection::token::{ConnectionId, Source, Token};
 use crate::kernel::Kernel;
-use crate::lane::admission::handshakes_us;
+use crate::lane::admission::{Admission, handshakes_us};
 use crate::lane::connections::Connections;
+use crate::lane::fair_queue::Place;
+use crate::lane::standing::Host;
 use crate::service::Service;
 
 /// The order in which handshakes in flight began.
@@ -53,39 +56,84 @@ impl Handshakes {
 
 /// Works on handshakes for [`handshakes_us`]. A single one is not timed.
 pub(super) fn run<S: Service, K: Kernel>(connections: &mut Connections<S, K>) {
-    let waiting = connections.admission().len();
-    if waiting > 1 {
-        return run_timed(connections, waiting);
-    }
-    if let Some(slot) = next(connections) {
+    let has_waited = connections.reactor().counters.hellos_waiting.value() > 0;
+    if connections.admission().len() > 1 || has_waited {
+        line_up(connections);
+        run_timed(connections);
+        connections.report_waiting();
+    } else if let Some(next) = connections.admission().next()
+        && let Some(slot) = take(connections, next.bits)
+    {
         connections.drive(slot);
     }
 }
 
-fn run_timed<S: Service, K: Kernel>(connections: &mut Connections<S, K>, waiting: usize) {
+/// Gives the hellos that came since the last turn their places, and lets those give way that are
+/// too many.
+fn line_up<S: Service, K: Kernel>(connections: &mut Connections<S, K>) {
+    let now_ms = connections.reactor().now_ms;
+    while let Some(bits) = connections.admission().arrival() {
+        let slot = Token::from_bits(bits).slot();
+        let Some(host) = connections.waiting(bits).map(|waiting| Host::of(waiting.address)) else {
+            continue;
+        };
+        let is_behind = connections.admission().is_behind();
+        let offers_session = is_behind && connections.offers_session(slot);
+        let place = connections.admission().place(host, offers_session, now_ms);
+        connections.admission().line_up(bits, place, now_ms);
+    }
+    while let Some(gone) = connections.admission().evict() {
+        if let Some(slot) = take(connections, gone.bits) {
+            connections.end(slot, Cause::LimitHandshakeQueue);
+        }
+    }
+}
+
+fn run_timed<S: Service, K: Kernel>(connections: &mut Connections<S, K>) {
     let mut now_us = connections.reactor().now_us();
     let established_us = now_us.saturating_sub(connections.reactor().now_ms * 1_000);
     let until_us = now_us + handshakes_us(established_us);
-    for _ in 0..waiting {
-        let Some(slot) = next(connections) else { return };
-        connections.drive(slot);
-        let began_us = std::mem::replace(&mut now_us, connections.reactor().now_us());
-        connections.admission().note_cost(now_us - began_us);
+    while let Some(next) = connections.admission().next() {
+        let Some(slot) = take(connections, next.bits) else { continue };
+        match next.waited {
+            Some((_, since_ms)) if Admission::is_late(since_ms, connections.reactor().now_ms) => {
+                connections.end(slot, Cause::LimitHandshakeWait);
+                now_us = connections.reactor().now_us();
+            }
+            Some((place, _)) => {
+                connections.drive(slot);
+                let began_us = std::mem::replace(&mut now_us, connections.reactor().now_us());
+                note_hello(connections, next.bits, place, now_us - began_us);
+            }
+            None => {
+                connections.drive(slot);
+                now_us = connections.reactor().now_us();
+            }
+        }
         if now_us >= until_us {
             return;
         }
     }
 }
 
-/// The next connection that is still there and has not been served in another way.
-fn next<S: Service, K: Kernel>(connections: &mut Connections<S, K>) -> Option<usize> {
-    loop {
-        let token = Token::from_bits(connections.admission().next()?);
-        if let Source::Connection { slot, .. } = token.source()
-            && let Some(entry) = connections.entry(slot, token)
-            && std::mem::take(&mut entry.connection.queued)
-        {
-            return Some(slot);
-        }
-    }
+/// Notes the cost of a hello, and its client, if a session has begun and waits for it now.
+fn note_hello<S: Service, K: Kernel>(
+    connections: &mut Connections<S, K>,
+    bits: u64,
+    place: Place,
+    cost_us: u64,
+) {
+    let now_ms = connections.reactor().now_ms;
+    let connection = connections.named(ConnectionId::from_bits(bits));
+    let answered = connection
+        .filter(|connection| connection.phase == Phase::Handshake && !connection.awaits_hello())
+        .map(|connection| Host::of(connection.address));
+    connections.admission().note_hello(place, cost_us, answered, now_ms);
+}
+
+/// The slot of a connection that still waits, and that from now on does not.
+fn take<S: Service, K: Kernel>(connections: &mut Connections<S, K>, bits: u64) -> Option<usize> {
+    let waiting = connections.waiting(bits)?;
+    waiting.queued = false;
+    Some(Token::from_bits(bits).slot())
 }

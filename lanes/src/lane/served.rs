@@ -84,12 +84,6 @@ impl<T> Served<T> {
         self.replicas.provided(id)
     }
 
-    /// Handshakes that may be in flight.
-    pub(super) fn handshakes_max(&self) -> usize {
-        let limits = self.current.as_ref().map(|current| &current.generation.limits);
-        limits.map_or(usize::MAX, |limits| limits.handshakes_max)
-    }
-
     /// Whether a context resets clients whose certificates have been revoked.
     pub(super) fn cuts_revoked(&self) -> bool {
         let contexts = self.current.iter().flat_map(|current| current.all_contexts());

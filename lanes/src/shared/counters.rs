@@ -26,6 +26,13 @@ pub struct Counters {
     pub received_bytes: Counter,
     /// Bytes of plaintext sent to clients.
     pub sent_bytes: Counter,
+    /// Hellos that wait for the lane, which has more of them than a turn has time for.
+    pub hellos_waiting: Counter,
+    /// Clients that left while their hello waited; they cost no signature.
+    pub left_waiting: Counter,
+    /// The moving average of the lane's time for a hello, in microseconds; 0 before the first of
+    /// several was measured.
+    pub hello_us: Counter,
     /// Completed handshakes.
     pub handshakes: Handshakes,
     /// Completed handshakes of TLS 1.2 without extended master secret.
@@ -60,6 +67,12 @@ impl Counters {
     /// How many connections ended by `cause`.
     pub fn ended(&self, cause: Cause) -> &Counter {
         &self.ends.0[cause as usize]
+    }
+
+    /// Handshakes that were reset because the lane had more than it could make.
+    pub fn gave_way(&self) -> u64 {
+        let causes = [Cause::LimitHandshakeQueue, Cause::LimitHandshakeWait];
+        causes.iter().map(|cause| self.ended(*cause).value()).sum()
     }
 }
 

@@ -209,6 +209,10 @@ impl Kernel for Faulty {
         read
     }
 
+    fn peek(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+        self.linux.peek(socket, into)
+    }
+
     fn send(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -1,8 +1,8 @@
 //! One lane over the faulty kernel, with certificates, limits and what the tests look at.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Barrier, LazyLock, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -30,6 +30,7 @@ use sealane_lanes::start::{LaneHandle, LaneSetup, Own, start};
 use sealane_lanes::steer::Steer;
 use sealane_lanes::thread::LaneThread;
 use sealane_lanes::timeouts::Timeouts;
+use socket2::{Domain, Socket, Type};
 
 use crate::kernel::{Faulty, Script};
 use crate::service::{Behaviour, Settings, Tested};
@@ -167,8 +168,22 @@ impl<S: Served> Rig<S> {
 
     /// A socket to the lane, with bounded patience.
     pub(crate) fn connect(&self) -> TcpStream {
+        Self::open(|| TcpStream::connect(self.address))
+    }
+
+    /// The same from an address of the loopback network.
+    pub(crate) fn connect_from(&self, source: Ipv4Addr) -> TcpStream {
+        Self::open(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.bind(&SocketAddr::from((source, 0)).into())?;
+            socket.connect(&self.address.into())?;
+            Ok(socket.into())
+        })
+    }
+
+    fn open(open: impl Fn() -> io::Result<TcpStream>) -> TcpStream {
         // A fault of the lane may reset a connection before connect(2) has returned.
-        let connect = |_| match TcpStream::connect(self.address) {
+        let connect = |_| match open() {
             Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
             connected => Some(connected.unwrap()),
         };

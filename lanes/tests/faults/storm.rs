@@ -215,7 +215,7 @@ fn turn_ends_when_handshakes_take_its_time() {
     is_sent.recv().unwrap();
     eventually("it is heard", || !facts.before_texts.lock().unwrap().is_empty());
     let before = facts.before_texts.lock().unwrap()[0] - begun;
-    assert!(before <= 6, "{before} hellos of 1 ms in a turn of 5");
+    assert!(before <= 2, "{before} hellos of 1 ms in a turn of 1");
     rig.stop();
 }
 
@@ -250,28 +250,91 @@ fn send_at_hello(facts: &Facts, hello: usize, mut client: Client) -> Receiver<()
 }
 
 #[test]
-fn full_queue_leaves_clients_to_the_kernel() {
+fn burst_of_clients_is_served_whole() {
+    let _others = among_others();
+    let (rig, _facts) = Storm::start(Duration::from_millis(2));
+    let (_holding, clients) = held(&rig, 200);
+    rig.gate.wait();
+    assert_eq!(count_served(clients), 200);
+    rig.stop();
+}
+
+#[test]
+fn clients_that_never_complete_give_way() {
     let _others = among_others();
     let (rig, facts) = Storm::start(Duration::from_millis(6));
+    let mut silent: Vec<_> = (0..4).map(|_| from_network(&rig, 7)).collect();
     let (_holding, _) = held(&rig, 0);
-    let begun = facts.hellos();
-    let before = rig.counters().accepted.value();
-    let mut clients: Vec<_> = (0..400).map(|_| Client::begin(&rig, VERSIONS[1])).collect();
-    clients.iter_mut().for_each(greet);
-    let (tell, told) = channel();
-    let counters = Arc::clone(&rig.handle.counters);
-    facts.on_hello(move |number| {
-        if number == begun + 14 {
-            let _ = tell.send(counters.accepted.value() - before);
-        }
-    });
+    silent.iter_mut().for_each(greet);
     rig.gate.wait();
-    let accepted = told.recv().unwrap();
-    // A lane does 100 in 200 ms to begin with, then 33. Two batches of 64 may come on top: clients
-    // with a hello that has not been read yet, and those of the same turn.
-    assert!(accepted <= 100 + 2 * 64, "{accepted} of 400 clients are accepted");
+    let answered = facts.hellos() + 4;
+    eventually("they are answered", || facts.hellos() >= answered - 1);
+    let mut holding = Client::connect(&rig, VERSIONS[1]).unwrap();
+    holding.send(WAIT_WORD).unwrap();
+    rig.gate.wait();
+    silent.extend((0..200).map(|_| from_network(&rig, 7)));
+    silent.iter_mut().skip(4).for_each(greet);
+    rig.gate.wait();
+    let ended = || rig.counters().ended(Cause::LimitHandshakeQueue).value();
+    // A lane does 100 in 200 ms to begin with, then 33.
+    eventually("some give way", || ended() >= 50);
+    assert_eq!(count_served(vec![from_network(&rig, 8)]), 1);
+    rig.stop();
+}
+
+#[test]
+fn flooding_prefix_leaves_others_their_turn() {
+    let _others = among_others();
+    let (rig, facts) = Storm::start(Duration::from_millis(6));
+    let before = facts.hellos();
+    let (_holding, _) = held(&rig, 0);
+    let mut flood: Vec<_> = (0..200).map(|_| from_network(&rig, 7)).collect();
+    flood.iter_mut().for_each(greet);
+    let mut others: Vec<_> = (10..15).map(|network| from_network(&rig, network)).collect();
+    others.iter_mut().for_each(greet);
+    rig.gate.wait();
+    assert_eq!(count_served(others), 5);
+    let first = facts.hellos() - before;
+    assert!(first < 100, "{first} hellos are answered before five of other prefixes");
+    rig.stop();
+}
+
+#[test]
+fn clients_that_complete_precede_clients_that_do_not() {
+    let _others = among_others();
+    let (rig, facts) = Storm::start(Duration::from_millis(6));
+    let good = [250; 4].map(|network| from_network(&rig, network));
+    assert_eq!(count_served(good.into()), 4);
+    let before = facts.hellos();
+    let (mut holding, _) = held(&rig, 0);
+    let mut clients: Vec<_> = (1..=40).map(|network| from_network(&rig, network)).collect();
+    clients.push(from_network(&rig, 250));
+    clients.iter_mut().for_each(greet);
+    rig.gate.wait();
+    let mut last = clients.pop().unwrap();
+    last.handshake().unwrap();
+    let first = facts.hellos() - before;
+    assert!(first < 30, "{first} hellos are answered before that of a client in good standing");
+    holding.send(b"the end").unwrap();
     drop(clients);
     rig.stop();
+}
+
+/// A client from `127.1.network.1`.
+fn from_network(rig: &Rig<Storm>, network: u8) -> Client {
+    let mut client = Client::begin(rig, VERSIONS[1]);
+    client.socket = rig.connect_from([127, 1, network, 1].into());
+    client
+}
+
+/// How many of the clients complete their handshakes and are echoed a byte.
+fn count_served(clients: Vec<Client>) -> usize {
+    let served = clients.into_iter().filter_map(|mut client| {
+        client.handshake().ok()?;
+        client.send(b"x").ok()?;
+        client.receive(1).ok()
+    });
+    served.count()
 }
 
 #[test]

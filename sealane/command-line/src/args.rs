@@ -34,7 +34,7 @@ pub use running::{
     StatusArguments,
 };
 
-/// Ends TLS on every core and relays plaintext to backends
+/// TLS terminator: accepts TLS on every core and forwards plaintext to backends
 #[derive(Debug, Parser)]
 #[command(name = "sealane", version, arg_required_else_help = true)]
 pub struct Arguments {
@@ -60,20 +60,20 @@ impl Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Obtain certificates by ACME, and keep them in a store
+    /// Obtain and renew certificates by ACME in a store
     #[command(disable_help_flag = true, after_long_help = AGENT_HELP)]
     Agent {
-        /// What sealane-agent takes: see sealane agent --help
+        /// Arguments of sealane-agent: see sealane agent --help
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
-    /// Drain backends of a running Sealane, and put them back
+    /// List, drain and restore the backends of a running Sealane
     #[command(subcommand, after_long_help = BACKENDS_HELP)]
     Backends(BackendsCommand),
-    /// Keep certificates in a store with sealed private keys
+    /// Manage a certificate store with sealed private keys
     #[command(subcommand, after_long_help = CERTIFICATES_HELP)]
     Certificates(CertificatesCommand),
-    /// Say everything that is wrong with a configuration, and what it will cost
+    /// Validate a configuration and estimate its resource use
     Check(CheckArguments),
     /// Print a completion script for a shell
     #[command(after_long_help = COMPLETIONS_HELP)]
@@ -81,36 +81,36 @@ pub enum Command {
         /// The shell
         shell: Shell,
     },
-    /// Describe the keys of a configuration
+    /// Print a description of the configuration's keys
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// List open connections of a running Sealane, and close them
+    /// List and close connections of a running Sealane
     #[command(subcommand, after_long_help = CONNECTIONS_HELP)]
     Connections(ConnectionsCommand),
     /// Convert the configuration of another program
     #[command(after_long_help = convert::HELP)]
     Convert(ConvertArguments),
-    /// Show Sealane at work, with a certificate and a backend of its own
+    /// Run Sealane with a demo certificate and a demo backend
     Demo(DemoArguments),
-    /// Show the machines that share certificates, or change their ticket keys
+    /// Show the machines of a fleet, or rotate their ticket keys
     #[command(disable_help_flag = true, after_long_help = FLEET_HELP)]
     Fleet {
-        /// What sealane-agent fleet takes: see sealane fleet --help
+        /// Arguments of sealane-agent fleet: see sealane fleet --help
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
     /// Print a man page
     #[command(after_long_help = MAN_HELP)]
     Man {
-        /// The command whose page is printed; without it, the page of sealane itself
+        /// Command whose page is printed (default: sealane itself)
         command: Option<String>,
     },
-    /// Have a running Sealane reload, and say what came of it
+    /// Reload the configuration and report the result
     Reload(ReloadArguments),
-    /// End TLS and relay to backends until a signal comes
+    /// Run the proxy
     #[command(override_usage = SERVE_USAGE)]
     Serve(ServeArguments),
-    /// Show what a running Sealane does
+    /// Show lanes, backends, certificates and reloads of a running Sealane
     Status(StatusArguments),
 }
 
@@ -132,8 +132,8 @@ pub struct CheckArguments {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Check the configuration alone and open none of the files that it names, for a machine
-    /// without the keys
+    /// Check the configuration alone, without the files that it names, for a machine without the
+    /// keys
     #[arg(long)]
     pub no_files: bool,
     /// Fail if there are warnings
@@ -145,14 +145,13 @@ pub struct CheckArguments {
 #[derive(Args, Debug)]
 #[command(after_long_help = DEMO_HELP)]
 pub struct DemoArguments {
-    /// Fetch the page once, with the certificate verified, and again with a resumed session; then
-    /// end
+    /// Fetch the page once with a full handshake and once with a resumed session, then exit
     #[arg(long)]
     pub once: bool,
-    /// Listen here; on 127.0.0.1:8443 without it, with --once on any free port
+    /// Listen here (default: 127.0.0.1:8443; with --once any free port)
     #[arg(long, value_name = "ADDR:PORT", value_parser = value::listen_address)]
     pub listen: Option<SocketAddr>,
-    /// Write the certificate of the demo here
+    /// Write the demo certificate to this directory
     #[arg(long, value_name = "DIR", default_value = "demo-data")]
     pub directory: PathBuf,
 }
@@ -162,19 +161,19 @@ pub struct DemoArguments {
 pub struct ServeArguments {
     /// Read everything from a TOML file
     ///
-    /// docs/configuration.md explains every key, and so do the comments of the example that comes
-    /// with Sealane, packaging/sealane.toml. A file excludes all other flags but those of the log.
+    /// docs/configuration.md documents every key, packaging/sealane.toml is an example with all of
+    /// them. With a file only the flags of the log are allowed.
     #[arg(long, value_name = "FILE", conflicts_with_all = SIMPLE_FLAGS)]
     pub config: Option<PathBuf>,
     /// Accept TLS here; may be repeated
     #[arg(long, long_help = LISTEN_HELP, value_name = "ADDR:PORT|unix:PATH",
         required_unless_present = "config", value_parser = value::listen_addresses)]
     pub listen: Vec<ListenAddresses>,
-    /// Relay plaintext there; may be repeated
+    /// Forward plaintext to this backend; may be repeated
     ///
-    /// ADDR:PORT, HOST:PORT or unix:/PATH. Several take turns; one that fails rests. With tls://
-    /// before it the backend is spoken to in TLS, and its certificate is verified against the
-    /// system's roots; a file can name others.
+    /// ADDR:PORT, HOST:PORT or unix:/PATH. Several backends are load-balanced; after a failure one
+    /// gets no connections for a while. With tls:// in front, Sealane connects by TLS and verifies
+    /// the certificate with the system's roots; a configuration file can name others.
     #[arg(long, value_name = "[tls://]ADDR:PORT|unix:PATH", required_unless_present = "config",
         value_parser = value::backend)]
     pub backend: Vec<WrittenBackend>,
@@ -182,19 +181,19 @@ pub struct ServeArguments {
     ///
     /// store:PATH names a certificate store, see sealane certificates.
     ///
-    /// A file has a chain and its key in PEM. From a directory come all NAME.pem files with both in
-    /// one, all NAME.crt or NAME.cer with NAME.key, and what certbot, lego, acme.sh and dehydrated
-    /// keep, in it or in a directory for each name, such as /etc/letsencrypt/live; other files are
-    /// passed over. The first certificate is served for names that no other covers.
+    /// A file has a chain and its key in PEM. Of a directory, Sealane takes all NAME.pem files with
+    /// both, all NAME.crt or NAME.cer with NAME.key, and the folders of certbot, lego, acme.sh and
+    /// dehydrated, such as /etc/letsencrypt/live; it ignores other files. Names that no certificate
+    /// covers get the first one.
     #[arg(long, value_name = "PATH", required_unless_present = "config")]
     pub certificates: Vec<PathBuf>,
     /// The file with the sealing keys of a certificate store
     #[arg(long, value_name = "FILE")]
     pub store_key_file: Option<PathBuf>,
-    /// Speak these application protocols, the best first, parted by commas
+    /// ALPN protocols, comma-separated, in order of preference
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = value::alpn_protocol)]
     pub alpn: Vec<AlpnProtocol>,
-    /// Tell backends who the client is, by a PROXY protocol header; version 2 unless v1 is said
+    /// Send a PROXY protocol header to backends (default: v2)
     #[arg(long, value_name = "v1|v2", num_args = 0..=1, default_missing_value = "v2",
         value_parser = value::proxy_header)]
     pub proxy_header: Option<ProxyHeader>,
@@ -206,15 +205,15 @@ pub struct ServeArguments {
     pub log_level: Option<LogLevel>,
     /// The form of log lines: text or json
     ///
-    /// Without it they are text, or JSON if the access log goes to standard error as well.
+    /// The default is text, or JSON if the access log goes to standard error as well.
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// Run this many event loops, one thread each; one per core without it
+    /// Event loops, one thread each (default: one per core)
     #[arg(long, value_name = "N", value_parser = lanes)]
     pub lanes: Option<NonZeroUsize>,
-    /// Serve metrics, health and state here, on loopback or a unix socket; nowhere without it
+    /// Serve metrics, health and state here: loopback or a unix socket (default: off)
     ///
-    /// Anything wider takes a file that says allow_remote = true.
+    /// Other addresses need a configuration file with allow_remote = true.
     #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = value::admin_address)]
     pub admin: Option<Address>,
 }
@@ -261,11 +260,11 @@ Defaults (a file changes them, key by key):
   TLS 1.2 and 1.3; X25519MLKEM768, X25519, secp256r1, secp384r1; no ALPN
   unknown names     the first certificate is served
   session tickets   {count} per full handshake, key changed every {lifetime}
-  connections       {connections} in all, divided among the lanes; then the newest is reset
-  handshakes        {handshakes} in flight; then the oldest is reset
+  connections       {connections} in all, divided among the lanes; beyond it the newest is reset
+  handshakes        {handshakes} in flight; beyond it the oldest is reset
   timeouts          handshake {handshake}, connect {connect}, idle {idle}, drain {drain};
-                    no greatest age
-  unfinished bytes  {unfinished} on each lane; then the longest wait is reset
+                    connections may live forever
+  unfinished bytes  {unfinished} on each lane; beyond it the longest wait is reset
   access log        none
 
 {SERVE_SIGNALS}
@@ -296,7 +295,8 @@ const SIMPLE_FLAGS: [&str; 8] = [
 
 const SERVE_USAGE: &str = "sealane serve --config FILE
        sealane serve --listen ADDR:PORT --backend ADDR:PORT --certificates PATH [--lanes N] \
-[--alpn NAMES] [--proxy-header [v1|v2]] [--admin ADDR:PORT|unix:PATH]";
+[--alpn NAMES] [--proxy-header [v1|v2]] [--admin ADDR:PORT|unix:PATH]
+Both take [--log-level LEVEL] [--log-format FORMAT]";
 
 const LISTEN_HELP: &str = "Accept TLS here; may be repeated
 
@@ -313,63 +313,62 @@ const SERVE_EXAMPLES: &str = "Examples:
 
 const SERVE_SIGNALS: &str = "Signals:
   SIGHUP            reload the configuration, all certificates in files and the sealing keys
-  SIGTERM, SIGINT   serve on for the drain delay, if there is one; then drain: accept no more, let
-                    connections finish, cut the rest at the drain timeout. A second one ends the
-                    delay, and another cuts what is left at once
+  SIGTERM, SIGINT   graceful shutdown: serve on for the drain delay, if there is one; then accept no
+                    more, let connections finish, and cut the rest at the drain timeout. A second
+                    signal ends the delay, and another cuts all connections at once
 
 Faults:
-  A certificate, list, key, store or folder with a fault stops neither a start nor a reload: its
-  last good state is used; without one, clients that need it are refused. The log, sealane status
-  and /healthz name each fault.
+  A faulty certificate, list, key, store or folder stops neither a start nor a reload. Sealane uses
+  its last good state; without one it rejects the clients that need it. The log, sealane status and
+  /healthz name each fault.
 
 Reload (SIGHUP, or a change of the configuration or of a certificate file):
-  All is read and checked before anything changes. A mistake in the configuration changes nothing,
-  and is logged. Open connections keep their settings. New listeners open, removed ones drain.
+  Sealane reads and checks everything first. A mistake in the configuration changes nothing and is
+  logged. Open connections keep their settings. New listeners open, removed ones drain.
   Session tickets stay valid. Changes of [admin], [log], [access_log], [process], lanes, pin_lanes,
   and the lifetime and root of tickets need a restart.
 
 Files:
   FILE              the configuration; relative paths in it start at its folder
-  PATH              chains and keys; watched for changes. Private keys should be readable by this
-                    user or its group alone
+  PATH              chains and keys; Sealane reloads when they change. Only this user and its group
+                    should be able to read private keys
 
 Environment, as systemd sets it:
-  NOTIFY_SOCKET     where readiness and the end are told, and listening sockets are left for the
-                    next process
-  LISTEN_FDS        what the process before has left there, with LISTEN_PID and LISTEN_FDNAMES
-  WATCHDOG_USEC     how often it must be told that every lane answers, with WATCHDOG_PID
-  JOURNAL_STREAM    lines on standard error have a priority if that is the journal
+  NOTIFY_SOCKET     receives the process's state, and keeps listening sockets for the next process
+  LISTEN_FDS        the listening sockets of the process before, with LISTEN_PID and LISTEN_FDNAMES
+  WATCHDOG_USEC     the interval of watchdog messages, with WATCHDOG_PID
+  JOURNAL_STREAM    log lines have a priority if standard error is the journal
 ";
 
 const FLEET_HELP: &str = "\
-Becomes the program sealane-agent, which lies beside this one or in ../libexec and knows the etcd \
-that machines share certificates through.
+Runs the program sealane-agent, which is in the same folder or in ../libexec. It uses the etcd \
+cluster through which the machines share certificates.
 
 Exit codes:
   0  done
   1  it failed, or is not installed
-  2  the command line is not understood
-  3  its configuration is not in order
+  2  wrong command line
+  3  its configuration is invalid
 
 Examples:
   sealane fleet status
   sealane fleet rotate-tickets
 ";
 
-const AGENT_HELP: &str = "Becomes the program sealane-agent, which lies beside this one or in \
-../libexec. It fills a certificate store, from which sealane serve takes certificates and answers \
-challenges.
+const AGENT_HELP: &str = "Runs the program sealane-agent, which is in the same folder or in \
+../libexec. It writes to a certificate store, from which sealane serve takes certificates and \
+answers challenges.
 
 Commands:
-  check         check its configuration; makes the store if there is none
+  check         check its configuration; create the store if it is missing
   fleet         the same as sealane fleet
   renew NAME    order a new certificate for NAME now, and wait for it
 
 Exit codes:
-  0  ended as asked; or its configuration is in order
+  0  stopped by a signal or done; or its configuration is valid
   1  it failed, or is not installed
-  2  the command line is not understood
-  3  its configuration or the store is missing or not in order; nothing started
+  2  wrong command line
+  3  its configuration or the store is missing or invalid; nothing started
 
 Examples:
   sealane agent check --config /etc/sealane/agent.toml
@@ -379,18 +378,18 @@ Examples:
 
 const CHECK_HELP: &str =
     "Reads the configuration and every certificate and key, decodes each key, \
-looks up every backend, and opens no listener. All mistakes are printed at once, each with its \
-file, line, column, field and remedy; then what the configuration will cost in memory and file \
-descriptors. What its user may not read is a mistake: ask as the user of the service.
+looks up every backend, and opens no listener. It prints all mistakes at once, each with file, \
+line, column, field and remedy; then memory, file descriptors, and the handshakes per second that \
+the keys allow. A file that this user cannot read is a mistake: run it as the service's user.
 
-Notes are about the limits of this shell; those of a service are set by its unit.
+Notes are about the limits of this shell. A service gets its limits from its unit.
 
 Exit codes:
-  0  in order; there may be warnings, but not with --strict
-  3  not in order
-  6  in order, but with warnings (--strict only)
+  0  valid; there may be warnings, except with --strict
+  3  invalid
+  6  valid, with warnings (--strict only)
 
-For CI, where neither keys nor backends are at hand:
+For CI, without keys and backends:
   sealane check --no-files --strict --config sealane.toml
 
 Example:
@@ -398,9 +397,9 @@ Example:
 ";
 
 const CERTIFICATES_HELP: &str = "\
-A store holds certificates with their private keys sealed by a key that is not in it. A listener \
-serves from it with certificates = [\"store:PATH\"], and what is imported or removed is served \
-from the next hello on, with no reload. Commands may run while it is served.
+A store holds certificates with private keys, encrypted by a sealing key that is not in the store. \
+A listener uses it with certificates = [\"store:PATH\"]. Imports and removals take effect with \
+the next ClientHello, without a reload. All commands may run while Sealane serves.
 
 To begin:
   sealane certificates import --store /var/lib/sealane/store --key-file /etc/sealane/store.key \\
@@ -410,24 +409,23 @@ To begin:
 
 To change the sealing key:
   1. Put a new key in the first line of the key file (openssl rand -base64 32), above the old one.
-     A running Sealane reads a file by itself and runs a command at SIGHUP; wait until it says that
-     it reloaded. It gets a credential from systemd at its start only: restart it.
+     A running Sealane notices a changed file, and runs a key command at SIGHUP; wait until it logs
+     the reload. A systemd credential is read at the start only: restart it.
   2. sealane certificates reseal --store PATH --key-file FILE
   3. Remove the old line.
-  What the old key sealed is still in unused pages of the store: if that key has leaked, replace
+  Unused pages of the store may still hold data under the old key: if that key has leaked, replace
   the private keys as well.
 
 Exit codes:
   0  done
   1  verify found a problem; remove did not find a name
-  3  a certificate, the store or its key is not in order; nothing was changed, but for batches of
-     1,000 that import or reseal had finished: run it again
+  3  a certificate, the store or its key is invalid; nothing was changed, except complete batches
+     of 1,000 by import or reseal: run it again
 ";
 
 const SCHEMA_HELP: &str = "\
 With the schema an editor completes the keys of a configuration, shows their documentation, and \
-marks unknown keys and values of a wrong type. It knows no contradictions between keys: sealane \
-check does.
+marks unknown keys and wrong types. Contradictions between keys are found by sealane check only.
 
 Exit codes:
   0  printed
@@ -444,17 +442,17 @@ const COMPLETIONS_HELP: &str = "Examples:
 
 const DEMO_HELP: &str =
     "Starts a small HTTP backend, Sealane in front of it, and metrics on a free \
-port, and prints lines for curl and openssl that verify the certificate. The page shows what \
-Sealane told the backend about the connection: lane, TLS version, suite, group, server name, \
-resumed or not. Ctrl-C ends it.
+port, and prints commands for curl and openssl that verify the certificate. The page shows the \
+facts in the PROXY header: lane, TLS version, suite, group, server name, resumed or not. Ctrl-C \
+ends it.
 
 File:
   DIR/localhost.pem  a new self-signed certificate and its key, for localhost, 127.0.0.1 and ::1
 
 Exit codes:
-  0  ended as asked; with --once, both pages came and were verified (it takes curl)
-  1  a page did not come, or failed while it ran
-  3  the address or the directory cannot be had; nothing started
+  0  stopped by a signal; with --once, both pages were fetched and verified (needs curl)
+  1  a page could not be fetched, or Sealane failed
+  3  the address or the directory cannot be used; nothing started
 
 Example:
   sealane demo --once --listen 127.0.0.1:9443

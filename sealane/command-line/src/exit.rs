@@ -45,19 +45,19 @@ impl Exit {
     /// What it means, for the help.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Cut => "ended, but cut connections: the drain timeout passed, or a second signal",
-            Self::Failed => "failed while it ran, or the system refused what it needs to start",
-            Self::Invalid => {
-                "a mistake in the configuration, or an address cannot be had; nothing started"
+            Self::Cut => {
+                "stopped, but connections were cut at the drain timeout or by a further signal"
             }
-            Self::Ok => "ended as asked; or the configuration is in order",
-            Self::Noted => "converted; comments name lines that matter to the process alone",
+            Self::Failed => "failed while running, or the system refused a resource at the start",
+            Self::Invalid => "invalid configuration, or an address cannot be used; nothing started",
+            Self::Ok => "stopped by a signal, all connections finished",
+            Self::Noted => "converted; comments name lines that only concern the process",
             Self::Partly => {
-                "converted; clients or backends see a difference that comments name; or reloaded, \
-                 but a certificate, list, key or store has a fault"
+                "converted, with differences for clients or backends that comments name; or \
+                 reloaded, but a certificate, list, key or store is faulty"
             }
-            Self::Usage => "the command line is not understood",
-            Self::Warned => "the configuration can be served, but has warnings (check --strict)",
+            Self::Usage => "wrong command line",
+            Self::Warned => "valid configuration with warnings (check --strict)",
         }
     }
 }

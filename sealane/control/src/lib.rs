@@ -17,6 +17,7 @@ mod listeners;
 pub mod metrics;
 mod names;
 mod on_demand;
+mod overload;
 pub mod process;
 mod reload;
 mod responders;
@@ -30,7 +31,7 @@ mod watchdog;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sealane_config::Config;
 use sealane_lanes::generation::Generation;
@@ -66,6 +67,7 @@ use lane_group::LaneGroup;
 use listeners::counted;
 use names::NameLookup;
 use on_demand::NamesDoor;
+use overload::OverloadWatch;
 use reload::report_faults;
 pub use running::ConfigSource;
 use running::Running;
@@ -126,6 +128,7 @@ pub struct Control {
     changes: DiskChanges,
     lookup: NameLookup,
     names_door: NamesDoor,
+    overload: OverloadWatch,
     state: SharedState,
     admin: Option<Admin>,
     log: Option<LogWriter>,
@@ -173,6 +176,7 @@ impl Control {
             root,
             lookup: NameLookup::default(),
             names_door: NamesDoor::default(),
+            overload: OverloadWatch::default(),
             state,
             admin: None,
             log: None,
@@ -438,6 +442,7 @@ impl Control {
         self.lookup.start_due(&self.registries.names, &self.notices);
         self.names_door.look_after(self.running.config().on_demand_store(), &self.state);
         self.lanes.report_to_watchdog();
+        self.overload.look(&self.state.lock().lanes, Instant::now());
     }
 }
 

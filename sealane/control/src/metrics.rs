@@ -55,7 +55,7 @@ fn backends(to: &mut Exposition, state: &ControlState) {
             }
         }
     }
-    let help = "1 if checks have found the backend up, 0 if down; of those that are checked.";
+    let help = "1 if health checks find the backend up, 0 if down; only with a health check.";
     let mut family = to.family("sealane_backend_up", Kind::Gauge, help);
     for backend in &state.backends {
         if let Some(found) = &backend.checked {
@@ -64,12 +64,12 @@ fn backends(to: &mut Exposition, state: &ControlState) {
             family.sample(&labels, u8::from(found.is_ok()));
         }
     }
-    let help = "Addresses that the name of a backend leads to.";
+    let help = "Addresses of a backend's host name.";
     let mut family = to.family("sealane_backend_name_addresses", Kind::Gauge, help);
     for of_name in &state.names {
         family.sample(&[("name", &of_name.name)], of_name.addresses.len());
     }
-    let help = "Look-ups of the name of a backend that failed; the addresses stay as they were.";
+    let help = "Failed DNS lookups of a backend's host name; its last addresses stay in use.";
     let mut family = to.family("sealane_backend_name_failures_total", Kind::Counter, help);
     for of_name in &state.names {
         family.sample(&[("name", &of_name.name)], of_name.failures);
@@ -110,8 +110,8 @@ fn backend_handshakes(to: &mut Exposition, state: &ControlState) {
             }
         }
     }
-    let help = "When a certificate that TLS to backends takes expires, in Unix time: our own, and \
-                of the authorities in a file the first.";
+    let help = "Expiry of a certificate for TLS to backends, in Unix time: Sealane's own, and \
+                the first to expire of the CAs in a file.";
     let mut family = to.family("sealane_backend_certificate_not_after_seconds", Kind::Gauge, help);
     for listener in &state.listeners {
         for expiry in &listener.expiries {
@@ -143,19 +143,19 @@ const PER_BACKEND: [PerBackend; 5] = [
     PerBackend {
         name: "sealane_backend_drained",
         kind: Kind::Gauge,
-        help: "1 where an operator has it that the backend gets no new connections.",
+        help: "1 if the backend is drained.",
         value: |counters| counters.is_drained().into(),
     },
     PerBackend {
         name: "sealane_backend_connected_total",
         kind: Kind::Counter,
-        help: "Connections that the backend took.",
+        help: "Connections accepted by the backend.",
         value: |counters| counters.connected.value(),
     },
     PerBackend {
         name: "sealane_backend_failed_total",
         kind: Kind::Counter,
-        help: "Attempts to connect that failed.",
+        help: "Failed connection attempts.",
         value: |counters| counters.failed.value(),
     },
     PerBackend {
@@ -174,11 +174,11 @@ struct PerLane {
     value: fn(&Counters) -> u64,
 }
 
-const PER_LANE: [PerLane; 14] = [
+const PER_LANE: [PerLane; 16] = [
     PerLane {
         name: "sealane_connections_accepted_total",
         kind: Kind::Counter,
-        help: "Connections taken off the listeners' queues.",
+        help: "Connections accepted from the listeners' queues.",
         value: |counters| counters.accepted.value(),
     },
     PerLane {
@@ -200,6 +200,18 @@ const PER_LANE: [PerLane; 14] = [
         value: |counters| counters.handshaking.value(),
     },
     PerLane {
+        name: "sealane_handshakes_waiting",
+        kind: Kind::Gauge,
+        help: "ClientHellos that wait for their lane, which has more than it can answer at once.",
+        value: |counters| counters.hellos_waiting.value(),
+    },
+    PerLane {
+        name: "sealane_handshakes_left_waiting_total",
+        kind: Kind::Counter,
+        help: "Clients that left while their ClientHello waited; they cost no signature.",
+        value: |counters| counters.left_waiting.value(),
+    },
+    PerLane {
         name: "sealane_handshakes_without_extended_master_secret_total",
         kind: Kind::Counter,
         help: "Completed handshakes of TLS 1.2 without extended master secret (RFC 7627).",
@@ -208,43 +220,43 @@ const PER_LANE: [PerLane; 14] = [
     PerLane {
         name: "sealane_clients_by_expired_crl_total",
         kind: Kind::Counter,
-        help: "Clients let in by a revocation list whose next update is overdue.",
+        help: "Clients accepted by a CRL whose next update is overdue.",
         value: |counters| counters.clients_by_ended_lists.value(),
     },
     PerLane {
         name: "sealane_keys_decoded_total",
         kind: Kind::Counter,
-        help: "Private keys decoded because a hello needed one that was not at hand.",
+        help: "Private keys decoded on demand, because a ClientHello needed one.",
         value: |counters| counters.keys_decoded.value(),
     },
     PerLane {
         name: "sealane_keys_evicted_total",
         kind: Kind::Counter,
-        help: "Decoded private keys dropped to make room for others.",
+        help: "Decoded private keys evicted from the cache.",
         value: |counters| counters.keys_evicted.value(),
     },
     PerLane {
         name: "sealane_keys_failed_total",
         kind: Kind::Counter,
-        help: "Private keys that could not be decoded; sealane check says which.",
+        help: "Private keys that could not be decoded; sealane check lists them.",
         value: |counters| counters.keys_failed.value(),
     },
     PerLane {
         name: "sealane_keys_opened_total",
         kind: Kind::Counter,
-        help: "Private keys unsealed out of a certificate store.",
+        help: "Private keys decrypted from a certificate store.",
         value: |counters| counters.keys_opened.value(),
     },
     PerLane {
         name: "sealane_store_failures_total",
         kind: Kind::Counter,
-        help: "Failed reads of a certificate store; sealane certificates verify says why.",
+        help: "Failed reads of a certificate store; sealane certificates verify shows the reason.",
         value: |counters| counters.store_failures.value(),
     },
     PerLane {
         name: "sealane_panics_total",
         kind: Kind::Counter,
-        help: "Connections cut because their handler panicked: a fault of Sealane's.",
+        help: "Connections cut because their handler panicked: a bug in Sealane.",
         value: |counters| counters.panics.value(),
     },
     PerLane {
@@ -265,13 +277,14 @@ fn process(to: &mut Exposition, state: &ControlState) {
     to.family("sealane_build_info", Kind::Gauge, "Always 1; the version is a label.")
         .sample(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
     let started = Timestamp::from(state.started.at);
-    to.family("sealane_start_time_seconds", Kind::Gauge, "When the process began, in Unix time.")
+    to.family("sealane_start_time_seconds", Kind::Gauge, "Start of the process, in Unix time.")
         .sample(&[], started.unix_ms() / 1_000);
     to.family("sealane_lanes", Kind::Gauge, "Event loops.").sample(&[], state.lanes.len());
-    let help = "Event loops with a table of open files of their own.";
+    let help = "Event loops with a private file descriptor table.";
     to.family("sealane_lanes_with_own_file_table", Kind::Gauge, help)
         .sample(&[], state.lanes_with_own_table);
-    let mut phases = to.family("sealane_phase", Kind::Gauge, "1 for the phase the process is in.");
+    let mut phases =
+        to.family("sealane_phase", Kind::Gauge, "1 for the current phase of the process.");
     for phase in [Phase::Starting, Phase::Serving, Phase::Draining] {
         phases.sample(&[("phase", &phase.name())], u8::from(state.phase == phase));
     }
@@ -280,15 +293,19 @@ fn process(to: &mut Exposition, state: &ControlState) {
 fn generations(to: &mut Exposition, state: &ControlState) {
     to.family("sealane_generation", Kind::Gauge, "The newest published generation.")
         .sample(&[], state.generations.newest());
-    let help = "Generations that have not been freed: the newest, and those with connections left.";
+    let help = "Generations in memory: the newest, and those with open connections.";
     to.family("sealane_generations_live", Kind::Gauge, help)
         .sample(&[], state.generations.live().count());
     let reloads = &state.reloads;
-    to.family("sealane_reloads_total", Kind::Counter, "Reloads; a refused one changed nothing.")
-        .sample(&[("outcome", &"accepted")], reloads.accepted)
-        .sample(&[("outcome", &"refused")], reloads.refused);
+    to.family(
+        "sealane_reloads_total",
+        Kind::Counter,
+        "Reloads by outcome; a refused one changed nothing.",
+    )
+    .sample(&[("outcome", &"accepted")], reloads.accepted)
+    .sample(&[("outcome", &"refused")], reloads.refused);
     if let Some(last) = reloads.last() {
-        let help = "When the last reload was decided, in Unix time.";
+        let help = "Time of the last reload, in Unix time.";
         to.family("sealane_reload_last_time_seconds", Kind::Gauge, help)
             .sample(&[], last.at.unix_ms() / 1_000);
         let help = "1 if the last reload was published, 0 if it was refused.";
@@ -299,10 +316,10 @@ fn generations(to: &mut Exposition, state: &ControlState) {
 
 fn faults(to: &mut Exposition, state: &ControlState) {
     let faults = state.faults_now();
-    let help = "Certificates, lists, keys, folders and stores that cannot be used as they are.";
+    let help = "Certificates, CRLs, keys, folders and stores with a fault.";
     to.family("sealane_material_faults", Kind::Gauge, help).sample(&[], faults.total);
-    let help = "1 for each of them, at most 100; last_good says whether its last good state is \
-                used.";
+    let help = "1 for each fault, at most 100; last_good is true if the last good state is in \
+                use.";
     let mut family = to.family("sealane_material_fault", Kind::Gauge, help);
     // One file may have several faults, and a listener several that are in one folder.
     let mut seen = HashSet::new();
@@ -321,7 +338,7 @@ fn faults(to: &mut Exposition, state: &ControlState) {
 }
 
 fn handshakes(to: &mut Exposition, lanes: &[Arc<Counters>]) {
-    let help = "Completed handshakes; those that failed are among the connections ended.";
+    let help = "Completed handshakes; failed ones are in sealane_connections_ended_total.";
     let mut family = to.family("sealane_handshakes_total", Kind::Counter, help);
     for (lane, counters) in lanes.iter().enumerate() {
         for (version, resumed, group, count) in counters.handshakes.cells() {
@@ -330,7 +347,7 @@ fn handshakes(to: &mut Exposition, lanes: &[Arc<Counters>]) {
             family.sample(&labels, count);
         }
     }
-    let help = "From accept to the end of a completed handshake.";
+    let help = "Time from accept to the end of a completed handshake.";
     let mut family = to.family("sealane_handshake_duration_seconds", Kind::Histogram, help);
     for (lane, counters) in lanes.iter().enumerate() {
         let histogram = &counters.handshake_time;
@@ -354,7 +371,7 @@ fn histogram_of_lane(family: &mut Family<'_>, lane: usize, cumulative: Cumulativ
 type Cumulative = [u64; Histogram::BOUNDS_US.len() + 1];
 
 fn connections_ended(to: &mut Exposition, lanes: &[Arc<Counters>]) {
-    let help = "Ended connections by cause, and by who brought the end about.";
+    let help = "Ended connections by cause and by the side that caused it.";
     let mut family = to.family("sealane_connections_ended_total", Kind::Counter, help);
     for (lane, counters) in lanes.iter().enumerate() {
         for cause in Cause::ALL {
@@ -388,7 +405,7 @@ fn certificates(to: &mut Exposition, state: &ControlState) {
     client_trust(to, state);
     stores(to, state);
     let soonest = state.soonest_to_expire().certificates;
-    let help = "When a certificate expires, in Unix time; of many only the first to expire.";
+    let help = "Expiry of a certificate, in Unix time; of many, the first to expire.";
     let mut family = to.family("sealane_certificate_not_after_seconds", Kind::Gauge, help);
     let mut seen = HashSet::new();
     for (listener, certificate) in &soonest {
@@ -406,8 +423,7 @@ fn certificates(to: &mut Exposition, state: &ControlState) {
 fn client_trust(to: &mut Exposition, state: &ControlState) {
     let asking =
         || state.listeners.iter().filter_map(|each| Some((&each.name, each.clients.as_ref()?)));
-    let help =
-        "When the authority of a listener's clients expires, in Unix time: of a file the first.";
+    let help = "First expiry of a CA in the listener's trust store, in Unix time.";
     let mut family = to.family("sealane_client_roots_not_after_seconds", Kind::Gauge, help);
     for (listener, clients) in asking() {
         for root in &clients.roots {
@@ -415,7 +431,7 @@ fn client_trust(to: &mut Exposition, state: &ControlState) {
             family.sample(&labels, root.not_after_s);
         }
     }
-    let help = "When the next revocation list of an issuer is due, in Unix time.";
+    let help = "Next update of a CRL, in Unix time.";
     let mut family = to.family("sealane_crl_expires_seconds", Kind::Gauge, help);
     for (listener, clients) in asking() {
         let mut soonest = BTreeMap::new();
@@ -433,12 +449,12 @@ fn client_trust(to: &mut Exposition, state: &ControlState) {
 fn stores(to: &mut Exposition, state: &ControlState) {
     let stores = state.stores_now();
     let readable = || stores.iter().filter_map(|(name, _, now)| Some((name, now.as_ref().ok()?)));
-    let help = "Certificates in the store that the listener serves from.";
+    let help = "Certificates in the listener's store.";
     let mut family = to.family("sealane_store_certificates", Kind::Gauge, help);
     for (listener, now) in readable() {
         family.sample(&[("listener", listener)], now.certificates);
     }
-    let help = "Names in the store that the listener serves from.";
+    let help = "Server names in the listener's store.";
     let mut family = to.family("sealane_store_names", Kind::Gauge, help);
     for (listener, now) in readable() {
         family.sample(&[("listener", listener)], now.names);
@@ -446,12 +462,12 @@ fn stores(to: &mut Exposition, state: &ControlState) {
 }
 
 fn access_log(to: &mut Exposition, log: &AccessLogCounters) {
-    let help = "Lines handed to the writer of the access log.";
+    let help = "Access log lines passed to the writer.";
     let mut family = to.family("sealane_access_log_lines_total", Kind::Counter, help);
     for (lane, counters) in log.lanes.iter().enumerate() {
         family.sample(&[("lane", &lane)], counters.lines.value());
     }
-    let help = "Lines dropped because the writer could not keep up.";
+    let help = "Access log lines dropped because the writer was too slow.";
     let mut family = to.family("sealane_access_log_dropped_total", Kind::Counter, help);
     for (lane, counters) in log.lanes.iter().enumerate() {
         family.sample(&[("lane", &lane)], counters.dropped.value());

@@ -81,6 +81,10 @@ impl Kernel for Faulty {
         self.linux.recv(socket, into)
     }
 
+    fn peek(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+        self.linux.peek(socket, into)
+    }
+
     fn send(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -16,6 +16,7 @@ use crate::harness::backend::Backend;
 use crate::harness::certificates::{Authority, KeyKind, NAMES};
 use crate::harness::client::Connector;
 use crate::harness::sealane::{ListenerSettings, Sealane, Settings};
+use crate::harness::tools::output;
 
 /// The results of the clients of a storm.
 #[derive(Debug, Default)]
@@ -78,6 +79,40 @@ fn visit(connector: &Connector, address: SocketAddr, goes_on: &AtomicBool) -> Ve
     took_ms.sort_unstable();
     took_ms
 }
+
+#[test]
+fn clients_that_never_complete_give_way_and_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let certificate = folder.path().join("site.pem");
+    std::fs::write(&certificate, authority.leaf(KeyKind::Rsa2048, &NAMES)).unwrap();
+    let listener = ListenerSettings::new("web", &certificate, &Backend::echo_for_many().address);
+    let address = listener.address;
+    let mut settings = Settings::new(vec![listener]);
+    settings.lanes = 1;
+    let mut sealane = Sealane::start(folder.path(), &settings);
+    let connector = Connector::with_x25519(authority.der(), &TLS13).without_tickets();
+    let hello = connector.hello();
+    let silent: Vec<_> = (0..SILENT_CLIENTS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // The lane may have reset it already.
+            let _ = stream.write_all(&hello);
+            stream
+        })
+        .collect();
+    sealane.wait_for_metrics("some give way", |metrics| metrics.ended(GAVE_WAY) > 0);
+    connector.connect(address).unwrap().echo(b"a user").unwrap();
+    sealane.wait_until_said("handshakes were reset");
+    let status = output(&mut sealane.command(&["status"]));
+    let overload = status.lines().find(|line| line.starts_with("overload: "));
+    assert!(overload.is_some_and(|line| line.ends_with(" were reset since the start")), "{status}");
+    drop(silent);
+}
+
+/// Several times as many as a lane can answer in 200 ms.
+const SILENT_CLIENTS: usize = 800;
+const GAVE_WAY: &str = "limit_handshake_queue";
 
 #[test]
 #[ignore = "a measurement of ten seconds that takes both cores"]

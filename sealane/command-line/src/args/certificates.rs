@@ -7,33 +7,33 @@ use clap::{Args, Subcommand};
 /// What to do with a store.
 #[derive(Debug, Subcommand)]
 pub enum CertificatesCommand {
-    /// Copy a store as it is to one file, sealed, while it is served and changed
+    /// Copy a store to one file, still sealed, while it is in use
     #[command(after_long_help = BACKUP_HELP)]
     Backup(BackupArguments),
-    /// Read all of a store as a process of its own, for another one that must not end by it
+    /// Check a store in a separate process, which a damaged file may end
     #[command(hide = true)]
     Examine(ExamineArguments),
-    /// Write certificates as PEM, to a folder or to standard output
+    /// Write certificates as PEM to a folder or to standard output
     #[command(after_long_help = EXPORT_HELP)]
     Export(ExportArguments),
-    /// Add certificates with their private keys, or replace those of the same names
+    /// Add or replace certificates with their private keys
     Import(ImportArguments),
-    /// List certificates, those that expire first at the top
+    /// List certificates, the first to expire at the top
     List(ListArguments),
-    /// Serve nothing for some names any more, and erase their keys from the file
+    /// Remove names, and erase their keys from the file
     Remove(RemoveArguments),
-    /// Seal all private keys with the current sealing key, and erase the old seals from the file
+    /// Encrypt all private keys with the current sealing key, and erase the old copies
     #[command(after_long_help = RESEAL_HELP)]
     Reseal(KeyArguments),
-    /// Put a copy that `backup` made in the place of a store, also while it is served
+    /// Restore a backup, also while the store is in use
     #[command(after_long_help = RESTORE_HELP)]
     Restore(RestoreArguments),
-    /// Ask machines as a client does, and show what each of them serves for a name
+    /// Connect to machines by TLS, and show the certificate that each serves for a name
     #[command(after_long_help = SERVED_HELP)]
     Served(ServedArguments),
-    /// Show what a client gets that asks for a name
+    /// Show the certificate for a server name
     Show(ShowArguments),
-    /// Open every private key and see that it belongs to its certificate
+    /// Check that every private key belongs to its certificate
     Verify(VerifyArguments),
 }
 
@@ -62,7 +62,7 @@ pub struct KeyArguments {
     /// The credential of systemd with the sealing keys
     #[arg(long, value_name = "NAME", conflicts_with = "key_command")]
     pub key_credential: Option<String>,
-    /// A program that prints the sealing keys, with its arguments, parted by spaces
+    /// A program that prints the sealing keys, with its arguments, separated by spaces
     #[arg(long, value_name = "COMMAND")]
     pub key_command: Option<String>,
 }
@@ -76,8 +76,8 @@ pub struct ReachArguments {
     /// Take the store and the source of its key from a configuration
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub config: Option<PathBuf>,
-    /// Ask the running Sealane with this admin socket, for its store: the one that --store names,
-    /// as its configuration has it, if it has several
+    /// Use the store of the running Sealane with this admin socket; if it has several, --store
+    /// chooses one, as its configuration writes it
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 }
@@ -103,7 +103,7 @@ pub struct ReachKeyArguments {
     /// The credential of systemd with the sealing keys
     #[arg(long, value_name = "NAME", conflicts_with_all = ["key_command", "socket"])]
     pub key_credential: Option<String>,
-    /// A program that prints the sealing keys, with its arguments, parted by spaces
+    /// A program that prints the sealing keys, with its arguments, separated by spaces
     #[arg(long, value_name = "COMMAND", conflicts_with = "socket")]
     pub key_command: Option<String>,
 }
@@ -159,17 +159,17 @@ pub struct ExportArguments {
     /// The store and its key.
     #[command(flatten)]
     pub key: KeyArguments,
-    /// Write the private keys too, behind their chains
+    /// Also write the private keys, after their chains
     #[arg(long)]
     pub private_keys: bool,
-    /// Replace files that are there
+    /// Replace existing files
     #[arg(long, requires = "to")]
     pub replace: bool,
-    /// The folder to write a file for each certificate to, made if it is missing; without it all
-    /// goes to standard output
+    /// Write a file for each certificate to this folder, which is created if it is missing
+    /// (default: standard output)
     #[arg(long, value_name = "FOLDER")]
     pub to: Option<PathBuf>,
-    /// The names that clients ask for; without any, all certificates
+    /// Server names (default: all certificates)
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
 }
@@ -181,7 +181,7 @@ pub struct ImportArguments {
     /// The store and its key.
     #[command(flatten)]
     pub key: ReachKeyArguments,
-    /// Make the store and the key file if they are missing
+    /// Create the store and the key file if they are missing
     #[arg(long, conflicts_with = "socket")]
     pub create: bool,
     /// A chain and its key in two files; may be repeated
@@ -190,8 +190,8 @@ pub struct ImportArguments {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
-    /// Files with a chain and its key in PEM, or directories of NAME.pem, of NAME.crt with
-    /// NAME.key, or as ACME clients keep them; or `-` alone, for a stream of such files
+    /// Files with a chain and its key in PEM; directories of NAME.pem, of NAME.crt with NAME.key,
+    /// or of an ACME client; or `-` alone, for a stream of such files
     #[arg(value_name = "PATH", required_unless_present = "pair")]
     pub paths: Vec<PathBuf>,
 }
@@ -202,7 +202,7 @@ pub struct ListArguments {
     /// The store.
     #[command(flatten)]
     pub reach: ReachArguments,
-    /// Only those that expire within so many days, and those that have expired
+    /// Only certificates that expire within DAYS days, and expired ones
     #[arg(long, value_name = "DAYS")]
     pub expiring: Option<u16>,
     /// Print one JSON object per line instead of text
@@ -235,10 +235,10 @@ pub struct ServedArguments {
     /// Print one JSON object per line instead of text
     #[arg(long)]
     pub json: bool,
-    /// The server name that is asked for
+    /// Server name
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// The machines; if a host has several addresses, each is one
+    /// Machines; every address of a host counts as one
     #[arg(value_name = "HOST:PORT", required = true)]
     pub addresses: Vec<String>,
 }
@@ -252,7 +252,7 @@ pub struct ShowArguments {
     /// Print one JSON object per line instead of text
     #[arg(long)]
     pub json: bool,
-    /// The server name that a client asks for
+    /// Server name
     #[arg(value_name = "NAME")]
     pub name: String,
 }
@@ -271,63 +271,61 @@ pub struct VerifyArguments {
 const DAY_S: i64 = 86_400;
 
 const BACKUP_HELP: &str = "\
-The copy is checked before it gets its name, and it is on the disk when this ends. Its private \
-keys are sealed as in the store: it opens with the sealing keys alone, which are not in it. Keep a \
-copy of those elsewhere.
+The copy is checked before it gets its name, and it is on the disk when the command ends. Private \
+keys in it are encrypted as in the store. Restoring needs the sealing keys, which are not in the \
+backup: keep a copy of them elsewhere.
 
-Run by root it takes the rights of the store's user first, so that user must be able to write in \
-the folder of FILE.
+As root, the command switches to the store's user first. That user must be able to write in the \
+folder of FILE.
 
 Example:
   sealane certificates backup --config /etc/sealane/sealane.toml --replace /var/lib/sealane/backup
 ";
 
 const EXPORT_HELP: &str = "\
-A file is called after the first name that its certificate is served for, and after its kind of \
-key: www.example.com.ecdsa-p-256.pem, with + for the star of a wildcard. Files are for this user \
-alone (mode 0600), and none is replaced unless that is asked for. Run by root it takes the rights \
-of the store's user first, so that user must be able to write in FOLDER.
+A file has the first name of its certificate and the type of its key: \
+www.example.com.ecdsa-p-256.pem, with + for the star of a wildcard. Only this user can read the \
+files (mode 0600), and existing files are not replaced without --replace. As root, the command \
+switches to the store's user first. That user must be able to write in FOLDER.
 
-What goes to standard output with --private-keys can be imported by: sealane certificates import -
+The output with --private-keys can be imported by: sealane certificates import -
 
 Example:
   sealane certificates export --config /etc/sealane/sealane.toml --private-keys --to exported
 ";
 
 const RESTORE_HELP: &str = "\
-Every private key of the copy is opened before anything is changed. What was there before is kept \
-beside the store, under a name that is printed.
+Every private key of the backup is checked before anything changes. The previous store is kept \
+next to it, under a name that is printed.
 
-Over the store that it is a copy of, it is restored in one transaction: whatever serves from the \
-store serves the copy at the next hello. Where that store is damaged, or another one, its folder \
-is moved aside, and whatever serves from it must be restarted.
+A backup of the same store is restored in one transaction, and a running Sealane serves it from \
+the next ClientHello on. If the store is damaged, or is another one, its folder is moved aside, \
+and programs that use it must be restarted.
 
-One that is killed has changed all or nothing. It may leave a folder beside the store, called \
-after it with a dot before and six letters behind: remove that.
+A killed restore has changed everything or nothing. It may leave a folder next to the store, with \
+a dot in front of its name and six letters behind: remove it.
 
 Example:
   sealane certificates restore --config /etc/sealane/sealane.toml /var/lib/sealane/backup
 ";
 
 const IMPORT_HELP: &str = "All files are read and checked before anything is written: with one \
-mistake nothing is imported. For a name and a kind of key that the store has already, the imported \
-certificate takes the place of the old one; a certificate that is served for no name any more is \
-removed.
+mistake nothing is imported. An imported certificate replaces the old one for the same name and \
+type of key. A certificate without a name left is removed.
 
-A command that root runs on a store of another user takes that user's rights before it opens the \
-store, after it has read files and keys.
+As root, on a store of another user, the command reads files and keys first and then switches to \
+that user.
 
-With `-` chains and keys come from standard input, any number of them, file after file, each \
-chain before its key or each after it. They are checked and written 1000 at a time: a mistake ends \
-the import and says how many were imported before; the same stream may be imported again. Of two \
-for one name the later one is served.
+With `-` chains and keys come from standard input, file after file, each chain before its key or \
+each after it. They are checked and written 1000 at a time. A mistake ends the import, with the \
+number of imported certificates; the same stream may be imported again. Of two certificates for \
+one name the later one is used.
 
-With --socket a running Sealane takes what is imported, files and streams alike, from root and \
-from its own user; who sends it needs neither the folder nor the sealing key. It is served by all \
-lanes when the command ends with 0.
+With --socket a running Sealane does the import, for root and for its own user. The sender needs \
+neither the folder nor the sealing key. All lanes serve the certificates when the command ends \
+with 0.
 
-What an ACME client obtains or renews is imported by its hook: packaging/acme-hook, for certbot, \
-lego, acme.sh and dehydrated.
+packaging/acme-hook is the deploy hook for certbot, lego, acme.sh and dehydrated.
 
 Example:
   sealane certificates import --config /etc/sealane/sealane.toml --pair www.crt www.key
@@ -335,21 +333,19 @@ Example:
 ";
 
 const SERVED_HELP: &str = "\
-A line for each machine: the SHA-256 of the certificate that it serves, or why there is none. \
-Whether the certificate is to be believed is not asked. It may be any server of TLS.
+Prints a line for each machine: the SHA-256 of its certificate, or the error. The certificate is \
+not verified. Any TLS server can be queried.
 
-Exit code 0: all serve the same certificate; 1: they do not, or one did not answer.";
+Exit code 0: all serve the same certificate; 1: they differ, or one did not respond.";
 
-const RESEAL_HELP: &str =
-    "To change the sealing key: put the new one above the old one, reload what \
-serves from the store, run this, remove the old one, reload again. It may be interrupted and run \
-again at any time, while Sealane serves.
+const RESEAL_HELP: &str = "To change the sealing key: put the new one above the old one, reload \
+Sealane, run this command, remove the old one, and reload again. The command may be interrupted \
+and repeated at any time, while Sealane serves.
 
-No byte of the store opens with the old sealing key afterwards. Copies that were made before still \
-do, and so may blocks that the file system or the disk keeps (snapshots, copy on write, flash). So \
-if a sealing key leaked, the private keys have leaked with it: import new certificates with new \
-keys, revoke the old ones, and destroy the old copies.
+Afterwards no byte of the store is under the old sealing key. Older backups still are, and so may \
+be blocks that the file system or the disk keeps (snapshots, copy on write, flash). If a sealing \
+key leaked, the private keys have leaked with it: import new certificates with new keys, revoke \
+the old ones, and destroy the old backups.
 
-A store that an older Sealane made is rewritten in the present format; stop what serves from it \
-first.
+A store of an older Sealane is rewritten in the present format; stop Sealane first.
 ";

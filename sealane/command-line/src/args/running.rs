@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 /// Where it listens for orders.
 #[derive(Args, Debug)]
 pub struct SocketArguments {
-    /// The admin socket of the running Sealane: what its configuration has as admin.socket
+    /// Admin socket of the running Sealane: admin.socket in its configuration
     #[arg(long, value_name = "PATH", default_value = "/run/sealane/admin.sock")]
     pub socket: PathBuf,
 }
@@ -16,18 +16,18 @@ pub struct SocketArguments {
 /// What to do with backends.
 #[derive(Debug, Subcommand)]
 pub enum BackendsCommand {
-    /// Give a backend no new connections; those that it has go on
+    /// Send no new connections to a backend; open ones go on
     Drain(BackendArguments),
     /// List backends with their state and connections
     List(ListRunningArguments),
-    /// Give a backend that was drained new connections again
+    /// Send new connections to a drained backend again
     Restore(BackendArguments),
 }
 
 /// What to do with connections.
 #[derive(Debug, Subcommand)]
 pub enum ConnectionsCommand {
-    /// Reset a connection, its backend's too, however far it has come
+    /// Reset a connection and the one to its backend
     Close(CloseArguments),
     /// List open connections
     List(ListConnectionsArguments),
@@ -47,7 +47,7 @@ pub struct BackendArguments {
     /// The socket.
     #[command(flatten)]
     pub socket: SocketArguments,
-    /// The backend, as the configuration has it
+    /// Backend, as the configuration writes it
     #[arg(value_name = "BACKEND")]
     pub backend: String,
 }
@@ -58,7 +58,7 @@ pub struct CloseArguments {
     /// The socket.
     #[command(flatten)]
     pub socket: SocketArguments,
-    /// The connection's number, as the access log and the list have it
+    /// Number of the connection, as in the access log and in the list
     #[arg(value_name = "CONNECTION")]
     pub connection: String,
 }
@@ -69,13 +69,13 @@ pub struct ListConnectionsArguments {
     /// The socket.
     #[command(flatten)]
     pub socket: SocketArguments,
-    /// Only those of this client
+    /// Only connections of this client
     #[arg(long, value_name = "IP")]
     pub client: Option<IpAddr>,
-    /// Only those that asked for this server name
+    /// Only connections with this server name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// At most so many
+    /// Most connections to list
     #[arg(long, value_name = "N", default_value_t = 100,
         value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub limit: u16,
@@ -91,7 +91,7 @@ pub struct ReloadArguments {
     /// The socket.
     #[command(flatten)]
     pub socket: SocketArguments,
-    /// Print the verdict as one JSON object instead of text
+    /// Print the result as one JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }
@@ -106,32 +106,31 @@ pub struct StatusArguments {
     /// Print one JSON object instead of text, as /state has it
     #[arg(long, conflicts_with = "watch")]
     pub json: bool,
-    /// Show it on the terminal until Ctrl-C, anew every two seconds
+    /// Refresh every two seconds on the terminal until Ctrl-C
     #[arg(long)]
     pub watch: bool,
 }
 
 pub(super) const BACKENDS_HELP: &str = "\
-A drained backend stays drained over reloads, and is restored when Sealane restarts. Where all \
-backends of a listener are drained, its clients are reset. Only root and the user that Sealane \
-runs as may do this.
+A backend stays drained over reloads, until it is restored or Sealane restarts. If all backends of \
+a listener are drained, its clients are reset. Only root and Sealane's user may do this.
 
 Exit codes:
   0  done
   1  cannot connect to Sealane, or a lane did not respond
-  3  there is no such backend
+  3  no such backend
 
 Example:
   sealane backends drain 10.0.0.7:8080 && sealane backends list
 ";
 
 pub(super) const CONNECTIONS_HELP: &str = "\
-Only root and the user that Sealane runs as may close connections.
+Only root and Sealane's user may close connections.
 
 Exit codes:
   0  done
   1  cannot connect to Sealane, or a lane did not respond
-  3  there is no such connection, or not any more
+  3  no such connection
 
 Example:
   sealane connections list --client 192.0.2.7 --json | jq -r .connections[].connection |
@@ -140,26 +139,26 @@ Example:
 
 const RELOAD_HELP: &str = "\
 Does the same as SIGHUP, waits until every lane serves the new generation, and prints the result \
-with all mistakes and faults. Only root and the user that Sealane runs as may reload.
+with all mistakes and faults. Only root and Sealane's user may reload.
 
 Exit codes:
   0  reloaded; there may be warnings
-  1  cannot connect to Sealane, or it is about to end
+  1  cannot connect to Sealane, or it is shutting down
   3  a mistake in the configuration: nothing was changed
-  5  reloaded, but a certificate, list, key, store or folder has a fault
+  5  reloaded, but a certificate, list, key, store or folder is faulty
 
 Example:
   sealane check --config /etc/sealane/sealane.toml && sealane reload
 ";
 
 const STATUS_HELP: &str = "\
-Shows lanes with connections, handshakes per second and processor time, backends, certificates \
-that expire first, the epoch of session tickets and the last reloads. What is per second is that \
-of one second, for which the command waits. Every user that may open the socket may see it.
+Shows lanes with connections, handshakes per second and CPU time, backends, the certificates that \
+expire first, the epoch of session tickets and the last reloads. The command measures rates for \
+one second. Every user that can open the socket may run it.
 
-A backend is up; failing: the last attempt of a lane failed, and the next client may be sent \
-there; down: a health check failed, or all lanes wait after failed attempts; or drained, by \
-`sealane backends drain`.
+States of a backend: up; failing (the last attempt of a lane failed, and the next client may \
+still be sent there); down (a health check failed, or all lanes back off after failed attempts); \
+drained (by `sealane backends drain`).
 
 Exit codes:
   0  shown; with --watch, until Ctrl-C

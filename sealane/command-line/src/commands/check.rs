@@ -3,6 +3,7 @@
 //! [`Report::of`] reads what `serve` would read and opens no listener; what it needs of the machine
 //! comes in as a [`Machine`].
 
+mod signing;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, geteuid, getrlimit};
+use rustls::crypto::CryptoProvider;
 use sealane_certificate_files::Exposed;
 use sealane_config::unix_socket::obstacle;
 use sealane_config::{
@@ -184,7 +186,7 @@ impl Report {
         }
         for survey in &listeners {
             report.check_listener(survey, crypto);
-            report.listeners.push(ListenerReport::of(survey, machine.now));
+            report.listeners.push(ListenerReport::of(survey, crypto, machine.now));
         }
         if listeners.is_empty() {
             return report;
@@ -348,7 +350,8 @@ pub struct ListenerReport {
 }
 
 impl ListenerReport {
-    fn of(survey: &Survey<'_>, now: UnixSeconds) -> Self {
+    fn of(survey: &Survey<'_>, crypto: ProviderChoice, now: UnixSeconds) -> Self {
+        let provider = lane_provider(crypto, &survey.listener.policy.groups).ok();
         let summary = Summary::from(survey);
         let Summary { name, addresses, backends, balance, certificates, .. } = summary;
         let store = summary.store.and_then(|store| {
@@ -376,7 +379,10 @@ impl ListenerReport {
             balance,
             certificates: certificates.certificates,
             limits: summary.limits,
-            key_types: KeyTypeCount::of(survey.certificates.as_deref()),
+            key_types: KeyTypeCount::of(
+                survey.certificates.as_deref(),
+                provider.as_ref().map(|provider| &provider.crypto),
+            ),
             names: certificates.names,
             passthrough: summary.passthrough,
             proxy_from: summary.proxy_from,
@@ -426,17 +432,23 @@ pub struct KeyTypeCount {
     pub key_type: String,
     /// How many have it.
     pub count: usize,
+    /// Signatures that one lane can make in a second, and so the most full handshakes.
+    pub signatures_per_second: Option<u64>,
 }
 
 impl KeyTypeCount {
     /// The most frequent first.
-    fn of(index: Option<&CertificateIndex>) -> Vec<Self> {
+    fn of(index: Option<&CertificateIndex>, provider: Option<&CryptoProvider>) -> Vec<Self> {
         let mut counts: Vec<Self> = Vec::new();
         for certificate in index.into_iter().flat_map(CertificateIndex::iter) {
             let key_type = certificate.key_type().to_string();
             match counts.iter_mut().find(|known| known.key_type == key_type) {
                 Some(known) => known.count += 1,
-                None => counts.push(Self { key_type, count: 1 }),
+                None => {
+                    let signatures_per_second =
+                        provider.and_then(|it| signing::signatures_per_second(certificate, it));
+                    counts.push(Self { key_type, count: 1, signatures_per_second });
+                }
             }
         }
         counts.sort_by(|a, b| (b.count, &a.key_type).cmp(&(a.count, &b.key_type)));

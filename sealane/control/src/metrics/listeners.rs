@@ -48,13 +48,13 @@ const PER_LISTENER: [PerListener; 5] = [
     PerListener {
         name: "sealane_listener_connections_accepted_total",
         kind: Kind::Counter,
-        help: "Connections that came to a listener, but for those beyond limits.connections.",
+        help: "Connections accepted by a listener, except those over limits.connections.",
         values: |counters| vec![(None, counters.accepted.value())],
     },
     PerListener {
         name: "sealane_listener_connections_ended_total",
         kind: Kind::Counter,
-        help: "Ended connections of a listener, refused ones included, by who brought it about.",
+        help: "Ended connections of a listener, rejected ones included, by the side that caused it.",
         values: |counters| {
             let of = |blame| (Some(("blame", blame_label(blame))), counters.ended(blame).value());
             Blame::ALL.map(of).into()

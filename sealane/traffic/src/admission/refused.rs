@@ -83,6 +83,8 @@ fn is_refusal(cause: Cause) -> bool {
             | Cause::LimitClientConnections
             | Cause::LimitClientHandshakes
             | Cause::LimitConnections
+            | Cause::LimitHandshakeQueue
+            | Cause::LimitHandshakeWait
             | Cause::LimitHandshakes
             | Cause::LimitListener
     )

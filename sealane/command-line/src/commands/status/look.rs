@@ -116,6 +116,8 @@ pub(super) struct Lane {
     pub(super) lane: u64,
     pub(super) connections: u64,
     pub(super) handshakes_in_flight: u64,
+    pub(super) handshakes_waiting: u64,
+    pub(super) handshakes_gave_way: u64,
     pub(super) handshakes: u64,
     pub(super) cpu_ms: Option<u64>,
 }

@@ -52,6 +52,7 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
     let rate = tenths(rates.sum());
     let connections = counted(open, "connection");
     writeln!(text, "{connections}, {begun} of them in handshakes; {rate} handshakes/s")?;
+    overload(text, now)?;
     let (newest, live) = (generation.newest, generation.live_total);
     writeln!(
         text,
@@ -73,6 +74,16 @@ fn head(text: &mut String, now: &State, before: &State, elapsed: Duration) -> st
         }
     }
     Ok(())
+}
+
+/// Handshakes that lanes have no time for, if there are any.
+fn overload(text: &mut String, now: &State) -> std::fmt::Result {
+    let waiting: u64 = now.lanes.iter().map(|lane| lane.handshakes_waiting).sum();
+    let gave_way: u64 = now.lanes.iter().map(|lane| lane.handshakes_gave_way).sum();
+    if waiting + gave_way == 0 {
+        return Ok(());
+    }
+    writeln!(text, "overload: {waiting} handshakes wait, {gave_way} were reset since the start")
 }
 
 /// What changes of the root of ticket keys, and what is missing of it.
