@@ -1,5 +1,6 @@
 //! Certificates put into the store of a Sealane that runs, shown and removed, by its admin socket.
 
+mod memory;
 mod streams;
 
 use std::fs;

@@ -14,6 +14,7 @@ mod work;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -139,7 +140,7 @@ impl Server {
     pub fn stop(self) {
         let Self { _wake: wake, thread } = self;
         drop(wake);
-        // A panic of the handler has been reported by the thread itself.
+        // The thread has reported its panic, if it ended by one.
         let _ = thread.join();
     }
 }
@@ -348,6 +349,8 @@ impl Connection {
             State::Waiting { .. } => Ok(()),
             State::Lingering { left } => {
                 let count = receive(&self.socket, buffer)?;
+                // It may be the body of a request that was rejected at once.
+                buffer[..count].zeroize();
                 *left = left.checked_sub(count).ok_or(Done)?;
                 Ok(())
             }
@@ -473,7 +476,11 @@ pub fn answer(
     };
     let accept = header("accept");
     let request = Request { method, path, query, accept, proxy_header, is_owners };
-    let answer = handler(&request);
+    // The thread has reported the panic. It goes on with the other connections.
+    let answer = catch_unwind(AssertUnwindSafe(|| handler(&request))).unwrap_or_else(|_| {
+        let status = Status::InternalError;
+        Answer::Now(Response::text(status, status.line()))
+    });
     if !matches!(answer, Answer::WithBody(_)) {
         return Some(Answered { answer, body: None, with_body });
     }

@@ -93,6 +93,38 @@ fn a_response_larger_than_the_socket_takes_arrives_whole() {
     server.stop();
 }
 
+/// For example `nc -N`, and a lane that forwards the end of a client.
+#[test]
+fn client_may_close_its_side_first() {
+    let site = Site::start();
+    for _ in 0..100 {
+        let mut client = TcpStream::connect(site.address).unwrap();
+        client.write_all(b"GET /half HTTP/1.1\r\n\r\n").unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("/half None\n"), "{answer}");
+    }
+}
+
+#[test]
+fn panic_of_a_handler_ends_its_request_only() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let handler = |request: &Request<'_>| match request.path {
+        "/panic" => panic!("as a test wants it"),
+        _ => echo(request),
+    };
+    let site = Site { address, server: serve(listener, "panics", handler).unwrap() };
+    let other = TcpStream::connect(address).unwrap();
+    assert!(site.ask("GET /panic HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 500 "));
+    assert!(site.ask("GET /next HTTP/1.1\r\n\r\n").ends_with("/next None\n"));
+    let mut answer = String::new();
+    (&other).write_all(b"GET /other HTTP/1.1\r\n\r\n").unwrap();
+    (&other).read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("/other None\n"), "{answer}");
+}
+
 #[test]
 fn stop_closes_the_listener_and_what_is_open() {
     let site = Site::start();
@@ -168,6 +200,8 @@ fn orders_are_carried_out_beside_the_server() {
         .map(|_| {
             let client = begin("POST /wait");
             begun.recv().unwrap();
+            // It waits for its answer nevertheless.
+            client.shutdown(std::net::Shutdown::Write).unwrap();
             client
         })
         .collect();
