@@ -153,7 +153,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if !complete {
         return Err(Error::Interrupted);
     }
-    Ok(laboratory.rows.iter().all(|row| row.failure.is_none() || row.absent))
+    Ok(laboratory.rows.iter().all(|row| row.failure.as_ref().is_none_or(|failed| failed.absent)))
 }
 
 /// What lab/SERVERS.md has of a run that was kept.

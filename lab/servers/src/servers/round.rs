@@ -6,10 +6,9 @@ use std::{
     io::{self, Write},
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
-use sealane_lab_harness::{descriptors, interrupt::Interrupt};
+use sealane_lab_harness::{descriptors, interrupt::Interrupt, progress::Progress};
 use sealane_lab_model::{
     error::Error,
     scenario::{Group, Key},
@@ -56,7 +55,7 @@ pub(crate) struct Round {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failed {
     pub(crate) why: String,
-    /// Whether it is not installed.
+    /// Whether it is not installed, which is no failure of the comparison.
     pub(crate) absent: bool,
 }
 
@@ -78,9 +77,7 @@ pub(crate) struct Row {
     /// What its configuration sets for the sake of speed.
     pub(crate) settings: Vec<String>,
     /// Why there are no figures.
-    pub(crate) failure: Option<String>,
-    /// Whether it is not installed, which is no failure of the comparison.
-    pub(crate) absent: bool,
+    pub(crate) failure: Option<Failed>,
 }
 
 /// What lasts through all rounds.
@@ -120,7 +117,7 @@ impl Laboratory {
             false => None,
         };
         let cells = rows.iter().map(|row| row.entry.cases.len()).sum::<usize>();
-        let progress = Progress::new(cells, settings.rounds, rounds_done);
+        let progress = Progress::new((cells * settings.rounds.saturating_sub(rounds_done)) as u64);
         Ok(Self {
             settings,
             folder: folder.to_owned(),
@@ -218,6 +215,7 @@ impl Laboratory {
                     continue;
                 }
                 let bench = self.bench(&row.entry, profile);
+                self.progress.step(&format!("{case:?}, {}", row.entry.name));
                 match bench.measure(*case, server) {
                     Ok(samples) => self.keep(number, round, *index, *case, samples),
                     Err(error) => self.fail(*index, error)?,
@@ -320,16 +318,18 @@ impl Laboratory {
         samples: Vec<Sample>,
     ) {
         let server = self.rows[index].entry.name.clone();
-        self.progress.done += 1;
         for (column, sample) in case.columns(&self.settings.levels).into_iter().zip(samples) {
             let figure = match &sample.figure {
                 Some(figure) => format!("{figure:.0$} {1}", column.decimals, column.unit),
                 None if sample.refused.is_some() => "refused".into(),
                 None => "not offered".into(),
             };
-            self.progress.say(number, &column.title, &server, &figure);
+            let (number, rounds, title) = (number + 1, self.settings.rounds, &column.title);
+            let line = format!("round {number}/{rounds}  {title:<33} {server:<20} {figure:>18}");
+            self.progress.note(&line);
             round.cells.push(Cell { server: server.clone(), column: column.name, sample });
         }
+        self.progress.done();
     }
 
     /// A server that fails one check has shown nothing.
@@ -340,9 +340,9 @@ impl Laboratory {
         let row = &mut self.rows[index];
         let _ = writeln!(io::stderr(), "{}: {error}", row.entry.name);
         // A peer that is not installed is skipped; without sealane there is nothing to compare.
-        row.absent =
+        let absent =
             matches!(error, Error::Missing { .. }) && row.entry.program != Program::Sealane;
-        row.failure = Some(error.to_string());
+        row.failure = Some(Failed { why: error.to_string(), absent });
         Ok(())
     }
 }
@@ -356,49 +356,17 @@ impl Row {
             command: Vec::new(),
             settings: Vec::new(),
             failure: None,
-            absent: false,
         }
     }
 }
 
 fn failures(rows: &[Row]) -> BTreeMap<String, Failed> {
-    let failed = rows.iter().filter_map(|row| Some((row, row.failure.clone()?)));
-    let failed =
-        failed.map(|(row, why)| (row.entry.name.clone(), Failed { why, absent: row.absent }));
-    failed.collect()
+    rows.iter().filter_map(|row| Some((row.entry.name.clone(), row.failure.clone()?))).collect()
 }
 
 fn restore(rows: &mut [Row], failures: &BTreeMap<String, Failed>) {
     for row in rows {
-        if let Some(Failed { why, absent }) = failures.get(&row.entry.name) {
-            (row.failure, row.absent) = (Some(why.clone()), *absent);
-        }
-    }
-}
-
-/// Progress on standard error, with the time left.
-struct Progress {
-    started: Instant,
-    done: usize,
-    all: usize,
-    rounds: usize,
-}
-
-impl Progress {
-    fn new(cells: usize, rounds: usize, rounds_done: usize) -> Self {
-        let all = cells * (rounds - rounds_done.min(rounds));
-        Self { started: Instant::now(), done: 0, all, rounds }
-    }
-
-    fn say(&self, round: usize, title: &str, server: &str, figure: &str) {
-        let left = self.all.saturating_sub(self.done) as f64 / self.done.max(1) as f64;
-        let seconds_left = self.started.elapsed().as_secs_f64() * left;
-        let _ = writeln!(
-            io::stderr(),
-            "round {}/{}  {title:<33} {server:<20} {figure:>18}   {seconds_left:.0} s left",
-            round + 1,
-            self.rounds
-        );
+        row.failure = failures.get(&row.entry.name).cloned();
     }
 }
 
@@ -424,13 +392,13 @@ mod tests {
             Row::new(Entry { name: name.into(), program, tuning: Tuning::Usual, cases })
         };
         let mut before = [row("a"), row("b")];
-        before[1].failure = Some("a wrong byte".into());
+        let failed = Failed { why: "a wrong byte".into(), absent: false };
+        before[1].failure = Some(failed.clone());
         let round = Round { failures: failures(&before), ..Round::default() };
         let text = serde_json::to_string(&round).unwrap();
         let read: Round = serde_json::from_str(&text).unwrap();
         let mut after = [row("a"), row("b")];
         restore(&mut after, &read.failures);
-        assert_eq!(after[0].failure, None);
-        assert_eq!((after[1].failure.as_deref(), after[1].absent), (Some("a wrong byte"), false));
+        assert_eq!(after.map(|row| row.failure), [None, Some(failed)]);
     }
 }

@@ -17,7 +17,7 @@ use crate::servers::{
     levels,
     programs::Program,
     results::{BEST_PEER, FLOOR, columns, measure},
-    round::{Row, Settings},
+    round::{Failed, Row, Settings},
     summary,
 };
 
@@ -27,8 +27,8 @@ pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
     for row in rows {
         let name = &row.entry.name;
         let _ = match &row.failure {
-            Some(failure) if row.absent => writeln!(text, "{name}: skipped: {failure}"),
-            Some(failure) => writeln!(text, "{name}: NO FIGURES: {failure}"),
+            Some(Failed { why, absent: true }) => writeln!(text, "{name}: skipped: {why}"),
+            Some(Failed { why, .. }) => writeln!(text, "{name}: NO FIGURES: {why}"),
             None => {
                 writeln!(text, "{name}: {}", who(&row.version, &row.tls_library, &row.settings))
             }
