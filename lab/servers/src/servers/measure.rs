@@ -120,7 +120,9 @@ impl Bench {
                 Ok(samples)
             }
             Case::Idle => self.idle(server).map(|sample| vec![sample]),
-            Case::Names => Err(Error::Unsupported("names are measured on their own".into())),
+            Case::Names | Case::Storm | Case::StormEcdsa => {
+                Err(Error::Unsupported(format!("{case:?} is measured on its own")))
+            }
         }
     }
 

@@ -26,6 +26,7 @@ use crate::{
         placement::Placement,
         programs::{Choice, Entry, Program},
         running::{Circumstances, Running},
+        storm::{Storm, open_max},
     },
 };
 
@@ -38,6 +39,18 @@ pub(crate) struct Settings {
     pub(crate) workers: usize,
     pub(crate) levels: Vec<Level>,
     pub(crate) placement: Placement,
+    pub(crate) storm: Storm,
+}
+
+impl Settings {
+    /// Connections that a server must hold.
+    fn connections_max(&self) -> u64 {
+        CONNECTIONS_SPARE
+            + match self.choice.cases.iter().any(|case| case.is_storm()) {
+                true => open_max(),
+                false => self.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64),
+            }
+    }
 }
 
 /// Everything that one round found.
@@ -100,9 +113,8 @@ impl Laboratory {
         interrupted: Interrupt,
         rounds_done: usize,
     ) -> Result<Self, Error> {
-        let connections = settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64);
         // A server with one process holds two for each connection.
-        descriptors::allow(2 * (connections + CONNECTIONS_SPARE))?;
+        descriptors::allow(2 * settings.connections_max())?;
         let rows: Vec<Row> = settings.choice.entries()?.into_iter().map(Row::new).collect();
         let cases = &settings.choice.cases;
         let mut keys = BTreeMap::new();
@@ -216,7 +228,11 @@ impl Laboratory {
                 }
                 let bench = self.bench(&row.entry, profile);
                 self.progress.step(&format!("{case:?}, {}", row.entry.name));
-                match bench.measure(*case, server) {
+                let samples = match case.is_storm() {
+                    true => bench.storm(&self.settings.storm, server),
+                    false => bench.measure(*case, server),
+                };
+                match samples {
                     Ok(samples) => self.keep(number, round, *index, *case, samples),
                     Err(error) => self.fail(*index, error)?,
                 }
@@ -262,14 +278,13 @@ impl Laboratory {
         let binary = entry.program.find(&self.settings.choice.sealane)?;
         let folder = self.folder.join(format!("{index}-{}", profile.label()));
         let files = self.key_files(profile.key)?;
-        let most = self.settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64);
         let circumstances = Circumstances {
             pem: &files.pem,
             many: None,
             profile,
             placement: &self.settings.placement,
             workers: self.settings.workers,
-            connections_max: most + CONNECTIONS_SPARE,
+            connections_max: self.settings.connections_max(),
             interrupted: &self.interrupted,
         };
         let server = Running::start(entry, &binary, &folder, circumstances)?;
@@ -378,7 +393,7 @@ fn refusal(error: &Error) -> String {
     named.or(last).unwrap_or("it refused").trim().into()
 }
 
-const CONNECTIONS_SPARE: u64 = 500;
+pub(crate) const CONNECTIONS_SPARE: u64 = 500;
 
 #[cfg(test)]
 mod tests {
