@@ -44,7 +44,7 @@ use crate::servers::{
     placement::Placement,
     programs::Choice,
     round::{Laboratory, Round, Settings},
-    storm::Storm,
+    storm::settings::Storm,
 };
 
 pub use case::Case;

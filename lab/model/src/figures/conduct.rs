@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn judged(stolen_percent: f64, window: Option<Window>, expected: Option<Invalid>) {
-        assert_eq!(Conduct { stolen_percent, window }.invalid(), expected);
+    fn judged(stolen_percent: f64, window: Option<Window>, expected: Option<&Invalid>) {
+        assert_eq!(Conduct { stolen_percent, window }.invalid().as_ref(), expected);
     }
 
     #[test]
@@ -89,16 +89,16 @@ mod tests {
         judged(0.5, Some(good()), None);
         judged(0.5, None, None);
         for accounted_ns in [190, 210] {
-            judged(0.0, Some(Window { accounted_ns, ..good() }), Some(Invalid::Accounting));
+            judged(0.0, Some(Window { accounted_ns, ..good() }), Some(&Invalid::Accounting));
         }
-        judged(0.0, Some(Window { least_done: 0, ..good() }), Some(Invalid::Starved));
-        judged(1.1, Some(good()), Some(Invalid::Steal));
-        judged(1.1, None, Some(Invalid::Steal));
+        judged(0.0, Some(Window { least_done: 0, ..good() }), Some(&Invalid::Starved));
+        judged(1.1, Some(good()), Some(&Invalid::Steal));
+        judged(1.1, None, Some(&Invalid::Steal));
         let with = |exclusive| Some(Window { exclusive, ..good() });
         let exclusive = Exclusive { wall_ns: 211, cpu_ns: 200, start_spread_ns: 0 };
-        judged(0.0, with(Some(exclusive)), Some(Invalid::Preempted));
+        judged(0.0, with(Some(exclusive)), Some(&Invalid::Preempted));
         let late = Exclusive { wall_ns: 200, start_spread_ns: 1_000_001, ..exclusive };
-        judged(0.0, with(Some(late)), Some(Invalid::Start));
+        judged(0.0, with(Some(late)), Some(&Invalid::Start));
         judged(0.0, with(None), None);
     }
 }

@@ -9,7 +9,7 @@ use sealane_lab_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::servers::storm::FIGURES;
+use crate::servers::storm::settings::FIGURES;
 
 /// One kind of work; one or more columns of figures come of it.
 #[derive(

@@ -26,7 +26,7 @@ use crate::{
         placement::Placement,
         programs::{Choice, Entry, Program},
         running::{Circumstances, Running},
-        storm::{Storm, open_max},
+        storm::settings::{CONNECTIONS_SPARE, Storm, open_max},
     },
 };
 
@@ -392,8 +392,6 @@ fn refusal(error: &Error) -> String {
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
     named.or(last).unwrap_or("it refused").trim().into()
 }
-
-pub(crate) const CONNECTIONS_SPARE: u64 = 500;
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@
 //! ```
 //! Every client and every request has a scheduled start, and its time counts from that.
 
+pub(crate) mod settings;
 mod users;
 
 use std::{
@@ -20,7 +21,7 @@ use std::{
 };
 
 use rustls::{ClientConnection, pki_types::ServerName};
-use sealane_lab_harness::{credentials::SERVER_NAME, descriptors, machine::Steal};
+use sealane_lab_harness::{credentials::SERVER_NAME, machine::Steal};
 use sealane_lab_model::{
     document::{Bottleneck, NoVerdict},
     error::Error,
@@ -30,35 +31,11 @@ use crate::{
     load::flood::{Flood, Flooded, PROMPT, Rhythm},
     servers::{
         measure::{Bench, Sample},
-        round::CONNECTIONS_SPARE,
         running::Running,
     },
 };
+use settings::{FIGURES, Storm, open_max};
 use users::{Attempt, Door};
-
-/// The options of storms.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Storm {
-    /// Storms: ClientHellos per second, as a multiple of the server's own capacity
-    #[arg(long, value_name = "TIMES", default_value_t = 3.0, value_parser = times)]
-    storm_rate: f64,
-    /// Storms: networks of 24 bits that have the 250 addresses of clients
-    #[arg(long, value_name = "N", default_value_t = 250,
-        value_parser = clap::value_parser!(u8).range(1..=250))]
-    storm_prefixes: u8,
-    /// Storms: seconds, 1 to 8
-    #[arg(long, value_name = "S", default_value_t = 8,
-        value_parser = clap::value_parser!(u64).range(1..=8))]
-    storm_seconds: u64,
-    /// Storms: clients wait for an answer, instead of a reset after 1 s
-    #[arg(long)]
-    storm_waits: bool,
-    /// Storms: percent of the clients that complete their handshakes; the others only wait for the
-    /// ServerHello
-    #[arg(long, value_name = "PERCENT", default_value_t = 0,
-        value_parser = clap::value_parser!(u8).range(0..=100))]
-    storm_completes: u8,
-}
 
 /// A storm as it was observed. Times count from the same origin.
 struct Observed {
@@ -213,10 +190,10 @@ impl Observed {
             useful / self.seconds() / capacity.per_second,
             stormy.len() as f64,
             (users - stormy.len()) as f64,
-            percentile(&calm, 0.5),
-            percentile(&calm, 0.99),
-            percentile(&stormy, 0.5),
-            percentile(&stormy, 0.99),
+            percentile(&calm, 50),
+            percentile(&calm, 99),
+            percentile(&stormy, 50),
+            percentile(&stormy, 99),
             stream.map(|(_, took)| milliseconds(took)).fold(0.0, f64::max),
             recovery(&self.attempts, storm).as_secs_f64(),
             self.cpu_ns as f64 / 1e9,
@@ -282,11 +259,6 @@ fn bound(attempts: &[Attempt], storm: &Range<Duration>) -> Duration {
     slowest.copied().unwrap_or_default() * 2 + NORMAL_SLACK
 }
 
-/// Storm clients at once. Some servers need two descriptors for each, or do not start.
-pub(crate) fn open_max() -> u64 {
-    (descriptors::most() / 2).saturating_sub(CONNECTIONS_SPARE).min(STORM_OPEN_MAX)
-}
-
 /// 250 addresses in so many networks.
 fn sources(prefixes: u8) -> Vec<Ipv4Addr> {
     let host = |number: u8| Ipv4Addr::new(127, 1, number % prefixes, number / prefixes + 1);
@@ -294,8 +266,8 @@ fn sources(prefixes: u8) -> Vec<Ipv4Addr> {
 }
 
 /// Of sorted values.
-fn percentile(sorted: &[f64], share: f64) -> f64 {
-    let place = (sorted.len() as f64 * share).ceil() as usize;
+fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let place = (sorted.len() * percent).div_ceil(100);
     sorted.get(place.saturating_sub(1)).copied().unwrap_or_default()
 }
 
@@ -311,30 +283,6 @@ fn server_name() -> Result<ServerName<'static>, Error> {
     ServerName::try_from(SERVER_NAME).map_err(|error| Error::Check(format!("server name: {error}")))
 }
 
-fn times(text: &str) -> Result<f64, String> {
-    let times = text.parse().ok().filter(|times| (0.1..=100.0).contains(times));
-    times.ok_or_else(|| "want 0.1 to 100".into())
-}
-
-/// Name, title, unit and decimals of each figure.
-pub(crate) const FIGURES: [(&str, &str, &str, usize); 15] = [
-    ("capacity", "capacity", "per s", 0),
-    ("offered", "ClientHellos", "per s", 0),
-    ("answered", "answered within 1 s", "%", 1),
-    ("useful", "useful work", "of capacity", 2),
-    ("users", "users connected", "count", 0),
-    ("failed", "users failed", "count", 0),
-    ("calm-p50", "users before, p50", "ms", 1),
-    ("calm-p99", "users before, p99", "ms", 1),
-    ("p50", "users, p50", "ms", 1),
-    ("p99", "users, p99", "ms", 1),
-    ("stall", "stream, longest stall", "ms", 0),
-    ("normal", "normal again after", "s", 2),
-    ("cpu", "server CPU", "s", 1),
-    ("each", "CPU per useful handshake", "times calm", 2),
-    ("memory", "peak RSS", "MiB", 0),
-];
-const STORM_OPEN_MAX: u64 = 16_000;
 const USERS: u32 = 3;
 const USER_INTERVAL: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(3);
