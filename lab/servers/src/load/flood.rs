@@ -346,8 +346,9 @@ mod tests {
     #[test]
     fn open_rhythm_keeps_its_schedule() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let flood = flood(listener.local_addr().unwrap(), 100, 50);
+        let flood = flood(listener.local_addr().unwrap(), 100, 500);
         let result = flood.run(Rhythm::Open(Duration::from_millis(10))).unwrap();
+        assert!(result.late < flood.patience / 2, "{:?}", result.late);
         assert_eq!((result.started, result.answers.count(), result.refused), (10, 0, 0));
         let sources: Vec<_> =
             (0..2).map(|_| listener.accept().unwrap().1.ip().to_string()).collect();
@@ -359,8 +360,6 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut flood = flood(listener.local_addr().unwrap(), 50, 10_000);
         flood.open_max = 2;
-        let began = Instant::now();
-        flood.interrupted = Interrupt::default();
         let pressed = flood.interrupted.clone();
         let end = thread::spawn(move || {
             // The third client's start resets the first.
@@ -372,7 +371,7 @@ mod tests {
         });
         let result = flood.run(Rhythm::Open(Duration::from_millis(10)));
         assert!(matches!(result, Err(Error::Interrupted)));
-        assert!(end.join().unwrap() && began.elapsed() < Duration::from_secs(5));
+        assert!(end.join().unwrap());
     }
 
     #[test]
