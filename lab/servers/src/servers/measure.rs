@@ -364,7 +364,7 @@ fn connections(at_once: usize, count: u64) -> Load {
 const ANSWER_3K_BYTES: u64 = 3_000;
 const ANSWER_100K_BYTES: u64 = 100_000;
 /// Beyond this share somebody is the bottleneck.
-const BUSY_MAX: f64 = 0.9;
+pub(crate) const BUSY_MAX: f64 = 0.9;
 /// Share of its time by which an open loop's last operation may begin late.
 const LATE_MAX: f64 = 0.05;
 /// Under way at once in the open loop; more wait for a place, and their latency counts that.

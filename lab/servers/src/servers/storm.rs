@@ -30,7 +30,7 @@ use sealane_lab_model::{
 use crate::{
     load::flood::{Flood, Flooded, PROMPT, Rhythm},
     servers::{
-        measure::{Bench, Sample},
+        measure::{BUSY_MAX, Bench, Sample},
         running::Running,
     },
 };
@@ -55,6 +55,8 @@ struct Capacity {
     per_second: f64,
     /// Processor time of the server for each.
     each_ns: f64,
+    /// Share of its processor's time that the server ran.
+    busy: f64,
 }
 
 impl Bench {
@@ -137,7 +139,8 @@ impl Bench {
         if answers == 0.0 {
             return Err(Error::Check("the server answers no ClientHello".into()));
         }
-        Ok(Capacity { per_second: answers / seconds, each_ns: cpu_ns as f64 / answers })
+        let (per_second, busy) = (answers / seconds, cpu_ns as f64 / seconds / 1e9);
+        Ok(Capacity { per_second, each_ns: cpu_ns as f64 / answers, busy })
     }
 
     fn flood(&self, storm: &Storm, server: &Running) -> Result<Flood, Error> {
@@ -206,11 +209,16 @@ impl Observed {
         (self.storm.end - self.storm.start).as_secs_f64()
     }
 
-    /// The client set the rate if its starts were late.
+    /// The client set the rate if its starts were late; and if the server did not run all the time
+    /// in the closed loop, others had its processor, or too little was asked of it.
     fn bound(&self) -> Option<NoVerdict> {
-        let late_ms = self.flooded.late.as_millis();
-        let words = format!("a ClientHello was sent {late_ms} ms late");
-        (self.flooded.late > LATE_MAX).then(|| NoVerdict::new(Bottleneck::Client, &words))
+        let (late, busy) = (self.flooded.late, self.capacity.busy);
+        if late > LATE_MAX {
+            let words = format!("a ClientHello was sent {} ms late", late.as_millis());
+            return Some(NoVerdict::new(Bottleneck::Client, &words));
+        }
+        let words = format!("it ran {:.0}% of the time in the closed loop", busy * 1e2);
+        (busy < BUSY_MAX).then(|| NoVerdict::new(Bottleneck::Elsewhere, &words))
     }
 
     fn note(&self, name: &str) -> Option<String> {
@@ -325,7 +333,7 @@ mod tests {
             cpu_ns: 0,
         };
         Observed {
-            capacity: Capacity { per_second: 1_000.0, each_ns: 1e6 },
+            capacity: Capacity { per_second: 1_000.0, each_ns: 1e6, busy: 1.0 },
             storm: ms(1_000)..ms(2_000),
             flooded,
             cpu_ns: 800_000_000,
@@ -370,9 +378,11 @@ mod tests {
     }
 
     #[test]
-    fn late_clients_are_no_verdict() {
+    fn late_clients_and_idle_server_give_no_verdict() {
         let mut observed = observed();
         assert_eq!(observed.bound(), None);
+        observed.capacity.busy = 0.89;
+        assert_eq!(observed.bound().unwrap().by(), Bottleneck::Elsewhere);
         observed.flooded.late = LATE_MAX + ms(1);
         assert_eq!(observed.bound().unwrap().by(), Bottleneck::Client);
     }
