@@ -1,4 +1,4 @@
-//! The limit of open files, which shells keep low: [`allow`] raises it.
+//! The limit of open files, which shells keep low: [`allow`] raises it, up to [`most`].
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sealane_lab_model::error::Error;
@@ -21,6 +21,11 @@ pub fn allow(needed: u64) -> Result<(), Error> {
         .map_err(|error| Error::io("raise the limit of open files")(error.into()))
 }
 
+/// The most open files that [`allow`] can allow next to those of the lab itself.
+pub fn most() -> u64 {
+    getrlimit(Resource::Nofile).maximum.map_or(u64::MAX, |most| most.saturating_sub(BESIDE))
+}
+
 /// Files that are open beside connections: libraries, polls, output.
 const BESIDE: u64 = 256;
 
@@ -34,6 +39,7 @@ mod tests {
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
         if let Some(maximum) = limit.maximum {
+            assert_eq!(most(), maximum - BESIDE);
             let refusal = allow(maximum + 1 - BESIDE).unwrap_err().to_string();
             assert!(refusal.ends_with(&format!("ulimit -Hn {}", maximum + 1)), "{refusal}");
         }

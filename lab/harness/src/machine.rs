@@ -52,13 +52,9 @@ impl Watch {
     /// What was noted until now.
     #[must_use]
     pub fn noise(&self) -> Noise {
-        let steal_percent = match (self.steal, Steal::so_far()) {
-            (Some(before), Some(after)) => after.percent_since(before),
-            _ => 0.0,
-        };
         Noise {
             load_average: [self.load_average, load_average()],
-            steal_percent,
+            steal_percent: Steal::percent(self.steal, Steal::so_far()),
             spin_variation: self.spin_variation,
         }
     }
@@ -78,11 +74,12 @@ impl Steal {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Stolen share of the processor time since `earlier`, in percent.
+    /// Stolen share of the processor time between two readings, in percent; 0 without them.
     #[must_use]
-    pub fn percent_since(self, earlier: Self) -> f64 {
-        let all = self.all_ticks.saturating_sub(earlier.all_ticks);
-        let stolen = self.stolen_ticks.saturating_sub(earlier.stolen_ticks);
+    pub fn percent(before: Option<Self>, after: Option<Self>) -> f64 {
+        let (Some(before), Some(after)) = (before, after) else { return 0.0 };
+        let all = after.all_ticks.saturating_sub(before.all_ticks);
+        let stolen = after.stolen_ticks.saturating_sub(before.stolen_ticks);
         if all == 0 { 0.0 } else { 100.0 * stolen as f64 / all as f64 }
     }
 
@@ -215,10 +212,11 @@ mod tests {
 
     #[test]
     fn stolen_time_is_a_share_of_all_time() {
-        let before = Steal::parse("cpu  10 0 10 100 0 0 0 5 3 0\ncpu0 1").unwrap();
-        let after = Steal::parse("cpu  60 0 10 140 0 0 0 15 9 0\ncpu0 1").unwrap();
-        assert_eq!(after.percent_since(before), 10.0);
-        assert_eq!(before.percent_since(before), 0.0);
+        let before = Steal::parse("cpu  10 0 10 100 0 0 0 5 3 0\ncpu0 1");
+        let after = Steal::parse("cpu  60 0 10 140 0 0 0 15 9 0\ncpu0 1");
+        assert_eq!(Steal::percent(before, after), 10.0);
+        assert_eq!(Steal::percent(before, before), 0.0);
+        assert_eq!(Steal::percent(None, after), 0.0);
         assert_eq!(Steal::parse("cpu 1 2"), None);
     }
 

@@ -78,6 +78,19 @@ impl Process {
         Ok(sum_kib * 1024)
     }
 
+    /// The most memory that each process has had resident so far, in bytes, summed up.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn peak_bytes(&self) -> Result<u64, Error> {
+        let of = |pid: u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+            line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+        };
+        Ok(self.tree()?.into_iter().filter_map(of).sum::<u64>() * 1024)
+    }
+
     /// The libraries mapped by any of its processes, by path.
     pub fn libraries(&self) -> Result<Vec<PathBuf>, Error> {
         let mut found = Vec::new();
@@ -251,6 +264,7 @@ mod tests {
         while process.cpu().unwrap().since(&before) == 0 {
             std::thread::yield_now();
         }
+        assert!(process.peak_bytes().unwrap() >= process.pss_bytes().unwrap());
         assert!(process.pss_bytes().unwrap() > 0);
     }
 }

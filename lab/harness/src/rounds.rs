@@ -15,23 +15,28 @@ use sealane_lab_model::error::Error;
 
 use crate::{interrupt::Interrupt, progress::Progress};
 
-/// What is measured in rounds: a number of cells, each a figure per round.
+/// A number of cells that are measured in rounds, once per round each.
 pub trait Measurement {
-    /// What a person reads while it is measured.
+    /// The result of a cell in one round.
+    type Outcome;
+
+    /// The name of the cell while it is measured.
     fn name(&self, cell: usize) -> String;
 
-    /// Measures a cell once and holds the result back until the round is whole. What fails in the
-    /// cell itself is a result.
-    ///
-    /// # Errors
-    /// What makes going on senseless.
-    fn measure(&mut self, turn: Turn) -> Result<(), Error>;
+    /// Whether the cell has failed. It has no figures then, and is not measured again.
+    fn has_failed(&self, cell: usize) -> bool;
 
-    /// The round is whole: keep what was held back, where Ctrl-C and a crash cannot reach it.
+    /// Measures a cell once.
     ///
     /// # Errors
-    /// It cannot be kept.
-    fn keep(&mut self, round: u32) -> Result<(), Error>;
+    /// The cell fails; the others go on.
+    fn measure(&mut self, turn: Turn) -> Result<Self::Outcome, Error>;
+
+    /// Keeps the outcomes of a whole round, by cell, where Ctrl-C and a crash cannot reach them.
+    ///
+    /// # Errors
+    /// They cannot be kept.
+    fn keep(&mut self, outcomes: Vec<(usize, Result<Self::Outcome, Error>)>) -> Result<(), Error>;
 }
 
 /// One cell's turn in one round.
@@ -90,22 +95,26 @@ pub fn run(
     rounds: Range<u32>,
     schedule: &Schedule,
     interrupt: &Interrupt,
-    measurement: &mut dyn Measurement,
+    measurement: &mut impl Measurement,
 ) -> Result<(), Error> {
     let cells = u32::try_from(schedule.cells()).unwrap_or(u32::MAX);
     let all = rounds.len() as u64 * u64::from(cells);
     let mut progress = Progress::new(all);
     for round in rounds {
         let places = round.saturating_mul(cells)..;
+        let mut outcomes = Vec::new();
         for (cell, order) in schedule.order(round).into_iter().zip(places) {
             if interrupt.is_pressed() {
                 return Err(Error::Interrupted);
             }
             progress.step(&format!("round {}, {}", round + 1, measurement.name(cell)));
-            measurement.measure(Turn { cell, round, order })?;
+            if !measurement.has_failed(cell) {
+                outcomes.push((cell, measurement.measure(Turn { cell, round, order })));
+            }
             progress.done();
         }
-        measurement.keep(round)?;
+        outcomes.sort_unstable_by_key(|(cell, _)| *cell);
+        measurement.keep(outcomes)?;
     }
     Ok(())
 }
@@ -143,18 +152,26 @@ mod tests {
         }
     }
 
-    /// Notes everything; its operator presses Ctrl-C in cell `pressed`.
+    /// Notes everything; its operator presses Ctrl-C in turn `pressed`, and cell `failing` fails.
     #[derive(Default)]
     struct Noted {
         turns: Vec<Turn>,
-        kept: Vec<u32>,
+        kept: Vec<Vec<usize>>,
+        failing: Option<usize>,
+        has_failed: bool,
         pressed: Option<u32>,
         interrupt: Interrupt,
     }
 
     impl Measurement for Noted {
+        type Outcome = ();
+
         fn name(&self, cell: usize) -> String {
             cell.to_string()
+        }
+
+        fn has_failed(&self, cell: usize) -> bool {
+            self.has_failed && self.failing == Some(cell)
         }
 
         fn measure(&mut self, turn: Turn) -> Result<(), Error> {
@@ -162,11 +179,12 @@ mod tests {
             if self.pressed == Some(turn.order) {
                 self.interrupt.press();
             }
-            Ok(())
+            if self.failing == Some(turn.cell) { Err(Error::Interrupted) } else { Ok(()) }
         }
 
-        fn keep(&mut self, round: u32) -> Result<(), Error> {
-            self.kept.push(round);
+        fn keep(&mut self, outcomes: Vec<(usize, Result<(), Error>)>) -> Result<(), Error> {
+            self.has_failed |= outcomes.iter().any(|(_, outcome)| outcome.is_err());
+            self.kept.push(outcomes.into_iter().map(|(cell, _)| cell).collect());
             Ok(())
         }
     }
@@ -179,11 +197,11 @@ mod tests {
             (noted.turns, noted.kept)
         };
         let (whole, kept) = run(0..4);
-        assert_eq!(kept, [0, 1, 2, 3]);
+        let cells: Vec<usize> = (0..9).collect();
+        assert_eq!(kept, vec![cells; 4]);
         assert!(whole.iter().zip(0..).all(|(turn, place)| turn.order == place));
-        let (mut parts, (rest, kept)) = (run(0..2).0, run(2..4));
-        assert_eq!(kept, [2, 3]);
-        parts.extend(rest);
+        let mut parts = run(0..2).0;
+        parts.extend(run(2..4).0);
         assert_eq!(whole, parts);
     }
 
@@ -194,6 +212,14 @@ mod tests {
             Noted { pressed: Some(12), interrupt: interrupt.clone(), ..Noted::default() };
         let ended = run(0..4, &schedule(), &interrupt, &mut noted);
         assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
-        assert_eq!((noted.turns.len(), noted.kept), (13, vec![0]));
+        assert_eq!((noted.turns.len(), noted.kept.len()), (13, 1));
+    }
+
+    #[test]
+    fn failed_cell_is_measured_once() {
+        let mut noted = Noted { failing: Some(4), ..Noted::default() };
+        run(0..3, &schedule(), &Interrupt::default(), &mut noted).unwrap();
+        assert_eq!(noted.turns.iter().filter(|turn| turn.cell == 4).count(), 1);
+        assert_eq!(noted.kept.iter().map(Vec::len).collect::<Vec<_>>(), [9, 8, 8]);
     }
 }

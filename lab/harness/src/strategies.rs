@@ -80,9 +80,7 @@ pub fn measure(
     let (command, checks) = (command.to_owned(), Vec::new());
     let strategies = Strategies { command, settings, figures, rows, checks };
     let schedule = Schedule::new(blocks(&cells), seed);
-    let held = BTreeMap::new();
-    let times = BTreeMap::new();
-    let mut rows = Rows { cells, strategies, time_max, held, times, journal };
+    let mut rows = Rows { cells, strategies, time_max, times: BTreeMap::new(), journal };
     rounds::run(0..rounds, &schedule, interrupt, &mut rows)?;
     Ok(rows.strategies)
 }
@@ -196,39 +194,47 @@ struct Rows<'a> {
     cells: Vec<Cell>,
     strategies: Strategies,
     time_max: Duration,
-    /// Outcomes of the round under way, by cell, with its place in the order.
-    held: BTreeMap<usize, (u32, Result<Outcome, Error>)>,
     /// Merged over rounds, by cell and name.
     times: BTreeMap<(usize, String), Times>,
     journal: &'a mut Journal,
 }
 
-/// What one trial told.
+/// The result of one trial.
 struct Outcome {
+    order: u32,
     figures: BTreeMap<String, f64>,
     times: BTreeMap<String, Times>,
 }
 
 impl Measurement for Rows<'_> {
+    type Outcome = Outcome;
+
     fn name(&self, cell: usize) -> String {
         let name = self.strategies.rows[cell].name();
         format!("{} {name}", self.strategies.command)
     }
 
-    fn measure(&mut self, turn: Turn) -> Result<(), Error> {
-        if self.strategies.rows[turn.cell].failure.is_none() {
-            let outcome = outcome(&self.cells[turn.cell].task, self.time_max);
-            self.held.insert(turn.cell, (turn.order, outcome));
-        }
-        Ok(())
+    fn has_failed(&self, cell: usize) -> bool {
+        self.strategies.rows[cell].failure.is_some()
     }
 
-    fn keep(&mut self, _round: u32) -> Result<(), Error> {
-        for (cell, (order, outcome)) in std::mem::take(&mut self.held) {
+    fn measure(&mut self, turn: Turn) -> Result<Outcome, Error> {
+        match launch::run(&self.cells[turn.cell].task, self.time_max)? {
+            Reply::Figures { figures, times } => {
+                let read = |(name, times)| Times::read(&times).map(|times| (name, times));
+                let times = times.into_iter().map(read).collect::<Result<_, _>>()?;
+                Ok(Outcome { order: turn.order, figures, times })
+            }
+            _ => Err(Error::Check("the trial told something else than figures".into())),
+        }
+    }
+
+    fn keep(&mut self, outcomes: Vec<(usize, Result<Outcome, Error>)>) -> Result<(), Error> {
+        for (cell, outcome) in outcomes {
             let row = &mut self.strategies.rows[cell];
             match outcome {
                 Ok(outcome) => {
-                    row.order.push(order);
+                    row.order.push(outcome.order);
                     for (name, value) in outcome.figures {
                         row.figures.entry(name).or_default().push(value);
                     }
@@ -254,17 +260,6 @@ impl Measurement for Rows<'_> {
         }
         self.journal.run.strategies = vec![self.strategies.clone()];
         self.journal.save(false)
-    }
-}
-
-fn outcome(task: &Task, time_max: Duration) -> Result<Outcome, Error> {
-    match launch::run(task, time_max)? {
-        Reply::Figures { figures, times } => {
-            let read = |(name, times)| Times::read(&times).map(|times| (name, times));
-            let times = times.into_iter().map(read).collect::<Result<_, _>>()?;
-            Ok(Outcome { figures, times })
-        }
-        _ => Err(Error::Check("the trial told something else than figures".into())),
     }
 }
 

@@ -5,6 +5,7 @@
 //! Tables, pages, other tools' lines and spreadsheets only show what is here.
 
 pub mod bulk;
+pub mod conduct;
 pub mod count;
 pub mod handshake;
 pub mod rounds;

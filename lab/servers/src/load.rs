@@ -12,6 +12,7 @@
 mod crew;
 mod driver;
 mod exchange;
+pub(crate) mod flood;
 mod offer;
 mod pattern;
 mod slot;

@@ -22,6 +22,7 @@ pub mod relay;
 mod results;
 mod round;
 pub mod running;
+mod storm;
 mod summary;
 mod table;
 
@@ -43,6 +44,7 @@ use crate::servers::{
     placement::Placement,
     programs::Choice,
     round::{Laboratory, Round, Settings},
+    storm::settings::Storm,
 };
 
 pub use case::Case;
@@ -77,6 +79,8 @@ pub struct Arguments {
     apart: bool,
     #[command(flatten)]
     rounds: Rounds,
+    #[command(flatten)]
+    storm: Storm,
     /// How much is asked of a server, in all cases but bulk, idle and names
     ///
     /// `full` is a closed loop. `half` is an open loop at half of the rate that the same server did
@@ -118,7 +122,13 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         None => Vec::new(),
     };
     let processors = &journal.run.machine.pin_order;
+    let storms = begun.cases.iter().filter(|case| case.is_storm()).count();
+    if storms > 0 && storms < begun.cases.len() {
+        let why = "--cases: a storm has a processor for the server, so that other cases go apart";
+        return Err(Error::Unsupported(why.into()));
+    }
     let placement = match begun.apart {
+        _ if storms > 0 => Placement::divided(processors, 1)?,
         true => Placement::apart(processors)?,
         false => Placement::together(processors),
     };
@@ -153,7 +163,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     if !complete {
         return Err(Error::Interrupted);
     }
-    Ok(laboratory.rows.iter().all(|row| row.failure.is_none() || row.absent))
+    Ok(laboratory.rows.iter().all(|row| row.failure.as_ref().is_none_or(|failed| failed.absent)))
 }
 
 /// What lab/SERVERS.md has of a run that was kept.
@@ -203,12 +213,14 @@ fn rounds_beside(path: &Path) -> PathBuf {
 }
 
 fn settings(arguments: &Arguments, placement: Placement) -> Settings {
-    let Arguments { sealane, haproxy, peer, only, cases, workers, .. } = arguments.clone();
+    let Arguments { sealane, haproxy, peer, only, cases, workers, storm, .. } = arguments.clone();
     let rounds = match arguments.quick {
         true => arguments.rounds.number_or(1),
+        false if cases.iter().any(|case| case.is_storm()) => arguments.rounds.number_or(3),
         false => arguments.rounds.number(),
     };
-    let cases = if cases.is_empty() { Case::ALL.to_vec() } else { cases };
+    let usual = || Case::ALL.into_iter().filter(|case| !case.is_storm()).collect();
+    let cases = if cases.is_empty() { usual() } else { cases };
     Settings {
         choice: Choice { sealane, haproxies: haproxy, peers: peer, only, cases },
         rounds: rounds as usize,
@@ -216,6 +228,7 @@ fn settings(arguments: &Arguments, placement: Placement) -> Settings {
         workers: workers.map_or(placement.server(), usize::from),
         placement,
         levels: levels(&arguments.load, &arguments.rate),
+        storm,
     }
 }
 

@@ -13,13 +13,19 @@ pub enum Subject {
     Cost,
     /// From the intended time on, in an open loop.
     Latency,
+    /// What became of a server, its clients or its work in a storm: more can be better.
+    Storm,
 }
 
 impl Subject {
     /// The subject of a document's case.
     #[must_use]
     pub fn of(case: &ServerCase) -> Self {
-        if case.name.ends_with(LATENCY) { Self::Latency } else { Self::Cost }
+        match &case.name {
+            name if name.starts_with(STORM) => Self::Storm,
+            name if name.ends_with(LATENCY) => Self::Latency,
+            _ => Self::Cost,
+        }
     }
 
     /// What a figure of it is worth. Whoever else set the rate spoils a latency and no cost; what
@@ -41,6 +47,7 @@ impl Subject {
     #[must_use]
     pub fn is_compared(self, result: &ServerResult) -> bool {
         match self.standing(result) {
+            _ if self == Self::Storm => false,
             Standing::Counts => true,
             Standing::Hint => self == Self::Cost,
             Standing::Nothing => false,
@@ -111,6 +118,8 @@ pub fn percentile_ns(histogram: &Histogram, percentile: f64) -> Option<f64> {
     points.find(|[at, _]| *at >= percentile).map(|[_, ns]| *ns)
 }
 
+/// How the name of a figure of a storm begins.
+const STORM: &str = "storm";
 /// How the name of a case ends whose figure is a latency.
 pub const LATENCY: &str = "-p99";
 /// The mark of a figure that is no verdict on the server.

@@ -185,6 +185,30 @@ fn the_committed_tables_are_those_of_the_committed_document() {
     }
 }
 
+#[test]
+fn storm_has_users_a_stream_and_a_recovery() {
+    let arguments = ["--only", "sealane", "--cases", "storm-ecdsa"];
+    let storm = ["--storm-rate", "2", "--storm-seconds", "1", "--storm-prefixes", "7"];
+    let (output, run) = quick(&sealane(), &[&arguments[..], &storm].concat());
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    let servers = run.unwrap().servers.unwrap();
+    let sealane = &servers.servers[0].cases;
+    let figure = |name: &str| sealane[&format!("storm-ecdsa-{name}")].figure[0];
+    assert!(figure("capacity") > 0.0 && figure("answered") > 0.0, "{text}");
+    assert_eq!(figure("users") + figure("failed"), 15.0, "{text}");
+    assert!(figure("calm-p99") > 0.0 && figure("stall") > 0.0, "{text}");
+    assert!(sealane["storm-ecdsa-answered"].latency.as_ref().unwrap().count > 0, "{text}");
+    assert!(servers.placement.starts_with("servers on processors [0]"), "{}", servers.placement);
+}
+
+#[test]
+fn storm_next_to_another_case_is_refused() {
+    let (output, _) = quick(&sealane(), &["--cases", "storm,full"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("a storm has a processor for the server"), "{}", text(&output));
+}
+
 /// A program that lets itself be started but does no TLS has no row, and the exit code says so.
 #[test]
 fn a_server_that_fails_has_no_figures() {

@@ -2,7 +2,7 @@
 
 use sealane_lab_model::{
     document::{HandshakeSeries, Run, Server},
-    figures::{HINT, Shown, Tally},
+    figures::{HINT, Shown, Tally, conduct::STEAL_PERCENT_MAX},
     number::{bytes, number},
     words,
 };
@@ -256,8 +256,6 @@ fn read() -> String {
     format!("<h3>How to read it</h3><ul class=\"remarks\"><li>{READ_TAGS}</li>{READ}")
 }
 
-/// Most percent of processor time; above it, times are not the stacks' own.
-const STEAL_PERCENT_MAX: f64 = 1.0;
 const LEAD: &str = "All stacks get the same certificates, group, suite and number of tickets; what \
     was negotiated is read back from both ends. Rounds are interleaved, so that a slow minute hits \
     everyone.";

@@ -31,7 +31,8 @@ pub(crate) fn section(sources: &Sources) -> Option<Section> {
             body += &format!("<h3 class=\"group\">Run {}: {file}</h3>", run + 1);
         }
         body += "<div class=\"grid\">";
-        for case in &servers.cases {
+        // A storm's figures are many, and in some of them more is better: they have the table.
+        for case in servers.cases.iter().filter(|case| Subject::of(case) != Subject::Storm) {
             let plot = case_plot(sources, servers, case);
             if !plot.rows.is_empty() {
                 let title = sentence_case(&case.title);

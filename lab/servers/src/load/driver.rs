@@ -16,7 +16,10 @@ use rustix::{
     event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
     time::Timespec,
 };
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, ServerName},
+};
 use sealane_lab_harness::{interrupt::Interrupt, processor::thread_cpu_ns};
 use sealane_lab_model::{error::Error, histogram::Times};
 use slab::Slab;
@@ -57,6 +60,16 @@ pub struct Tls {
     pub names: Vec<ServerName<'static>>,
     /// Share of the connections that are to resume, if a ticket is there; 0 to 1.
     pub resume: f64,
+}
+
+impl Plan {
+    /// The settings of a connection that is not to resume.
+    pub(crate) fn fresh(&self) -> Result<Arc<ClientConfig>, Error> {
+        let tls = self.tls.as_ref();
+        let configs = tls.map(|tls| tls.offer.configs()).transpose()?;
+        let none = || Error::Unsupported("without TLS there is no handshake".into());
+        configs.map(|configs| configs.fresh).ok_or_else(none)
+    }
 }
 
 /// What one thread shall do.

@@ -9,6 +9,8 @@ use sealane_lab_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::servers::storm::settings::FIGURES;
+
 /// One kind of work; one or more columns of figures come of it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
@@ -41,6 +43,10 @@ pub enum Case {
     Idle,
     /// 10,000 certificates: start, memory, cold and warm handshake, reload
     Names,
+    /// More ClientHellos than the server can answer, RSA-2048; only with other storms
+    Storm,
+    /// The same with ECDSA P-256
+    StormEcdsa,
 }
 
 /// The settings that a case needs of a server: these and no others are offered.
@@ -120,7 +126,7 @@ pub enum Level {
 impl Case {
     /// In the order they are measured: those of one profile together, idle memory from a server
     /// that has worked.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Full,
         Self::Resumed,
         Self::KeepAlive3k,
@@ -132,13 +138,20 @@ impl Case {
         Self::FullMlkem,
         Self::FullTls12,
         Self::Names,
+        Self::Storm,
+        Self::StormEcdsa,
     ];
+
+    /// Whether it is a storm, for which a server has one processor, and nothing else is measured.
+    pub(crate) fn is_storm(self) -> bool {
+        matches!(self, Self::Storm | Self::StormEcdsa)
+    }
 
     /// What the case needs of a server.
     pub fn profile(self) -> Profile {
         let usual = Profile { key: Key::P256, version: Version::Tls13, group: Group::X25519 };
         match self {
-            Self::FullRsa => Profile { key: Key::Rsa2048, ..usual },
+            Self::FullRsa | Self::Storm => Profile { key: Key::Rsa2048, ..usual },
             Self::FullMlkem => Profile { group: Group::X25519MlKem768, ..usual },
             Self::FullTls12 => Profile { version: Version::Tls12, ..usual },
             _ => usual,
@@ -147,7 +160,7 @@ impl Case {
 
     /// Whether a proxy without TLS does the same TCP work: then there is a floor.
     pub(crate) fn has_floor(self) -> bool {
-        !matches!(self, Self::Idle | Self::Names)
+        !matches!(self, Self::Idle | Self::Names) && !self.is_storm()
     }
 
     /// The levels of those asked for at which it is measured. Bulk has the full load alone: what
@@ -155,7 +168,7 @@ impl Case {
     pub fn levels(self, asked: &[Level]) -> Vec<Level> {
         match self {
             Self::Down | Self::Up => vec![Level::Full],
-            Self::Idle | Self::Names => Vec::new(),
+            Self::Idle | Self::Names | Self::Storm | Self::StormEcdsa => Vec::new(),
             _ => asked.to_vec(),
         }
     }
@@ -192,6 +205,22 @@ impl Case {
                     column("names-reload", "reload", "s until served", 2),
                     column("names-reload-cpu", "reload", "s CPU", 2),
                 ];
+            }
+            Self::Storm | Self::StormEcdsa => {
+                let (name, title) = match self {
+                    Self::Storm => ("storm", "RSA storm"),
+                    _ => ("storm-ecdsa", "ECDSA storm"),
+                };
+                let column = |(figure, its, unit, decimals): (&str, &str, _, _)| Column {
+                    subject: Subject::Storm,
+                    ..column(
+                        &format!("{name}-{figure}"),
+                        &format!("{title}: {its}"),
+                        unit,
+                        decimals,
+                    )
+                };
+                return FIGURES.into_iter().map(column).collect();
             }
         };
         self.levels(asked).into_iter().flat_map(|level| column.at(level)).collect()

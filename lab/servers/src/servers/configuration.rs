@@ -58,6 +58,7 @@ impl Entry {
                 command.arg("-c").arg(filled(line, place));
                 return Ok(command);
             }
+            Program::Caddy => caddy(place),
             Program::Haproxy(_) | Program::PlainHaproxy(_) => haproxy(self, place),
             Program::Hitch => hitch(place),
             Program::NginxHttp => nginx_http(place, self.tuning),
@@ -77,6 +78,10 @@ impl Entry {
             Program::Haproxy(_) if place.many.is_some() => command.args(["-W", "-db", "-f"]),
             Program::Haproxy(_) | Program::PlainHaproxy(_) => command.args(["-db", "-f"]),
             Program::Sealane => command.args(["serve", "--config"]),
+            Program::Caddy => {
+                command.env("HOME", place.folder);
+                command.args(["run", "--adapter", "caddyfile", "--config"])
+            }
             Program::Hitch => command.arg("--config"),
             Program::NginxHttp | Program::NginxStream => {
                 command.arg("-p").arg(place.folder).arg("-c")
@@ -104,7 +109,10 @@ impl Entry {
             | Program::NginxStream
             | Program::Sealane
             | Program::Stunnel => Some(Signal::HUP),
-            Program::Command(_) | Program::PlainHaproxy(_) | Program::PlainRelay => None,
+            Program::Caddy
+            | Program::Command(_)
+            | Program::PlainHaproxy(_)
+            | Program::PlainRelay => None,
         }
     }
 }
@@ -287,6 +295,33 @@ pub(crate) fn nginx_files(place: &Place<'_>, root: &Path, protocol: &str) -> Str
 ",
         nginx_main(place),
         nginx_tls(place)
+    )
+}
+
+/// Its processes and threads are set by the processors that it may use.
+fn caddy(place: &Place<'_>) -> String {
+    let Place { listen, backend, pem, profile, .. } = place;
+    let (pem, port) = (pem.display(), listen.port());
+    let version = profile.version_name().replace('v', "").to_lowercase();
+    let group = profile.group_names()[0].to_lowercase();
+    format!(
+        "{{
+  admin off
+  auto_https off
+  log {{
+    output discard
+  }}
+}}
+https://:{port} {{
+  bind {}
+  tls {pem} {pem} {{
+    protocols {version} {version}
+    curves {group}
+  }}
+  reverse_proxy {backend}
+}}
+",
+        listen.ip()
     )
 }
 

@@ -172,7 +172,7 @@ fn recipe(case: Case) -> Option<Recipe> {
             ..Recipe::default()
         },
         Case::Down | Case::Up => Recipe { records: &[RECORD_BYTES], ..Recipe::default() },
-        Case::Idle | Case::Names => return None,
+        Case::Idle | Case::Names | Case::Storm | Case::StormEcdsa => return None,
     })
 }
 

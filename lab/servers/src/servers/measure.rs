@@ -43,8 +43,8 @@ pub struct Sample {
     pub(crate) worker_cpu_ns: Vec<u64>,
     /// Why rate and latency say nothing about the server.
     pub(crate) bound: Option<NoVerdict>,
-    /// Why the round does not count.
-    pub(crate) disturbed: Option<String>,
+    /// Percent of the processors that the hypervisor took meanwhile.
+    pub(crate) stolen_percent: f64,
     /// Why there is no figure: the server does not offer what the case asks.
     pub(crate) not_offered: Option<String>,
     /// Why there is no figure: the load was another than the column says.
@@ -120,7 +120,9 @@ impl Bench {
                 Ok(samples)
             }
             Case::Idle => self.idle(server).map(|sample| vec![sample]),
-            Case::Names => Err(Error::Unsupported("names are measured on their own".into())),
+            Case::Names | Case::Storm | Case::StormEcdsa => {
+                Err(Error::Unsupported(format!("{case:?} is measured on its own")))
+            }
         }
     }
 
@@ -184,7 +186,7 @@ impl Bench {
             let load = Load::open(closed.work.clone(), rate, at_once_max, until);
             let mut cost = self.measured(server, crew, &load)?;
             // A share of what was disturbed is a share of something else.
-            cost.disturbed = cost.disturbed.or_else(|| full.disturbed.clone());
+            cost.stolen_percent = cost.stolen_percent.max(full.stolen_percent);
             cost.note = Some(format!("{rate:.0} per second were due"));
             let latency = slowest(&cost);
             samples.extend([cost, latency]);
@@ -217,10 +219,7 @@ impl Bench {
         let tally = crew.run(load)?;
         self.settle();
         let cpu_after = server.process.cpu()?;
-        let steal = match (steal_before, Steal::so_far()) {
-            (Some(before), Some(after)) => after.percent_since(before),
-            _ => 0.0,
-        };
+        let stolen_percent = Steal::percent(steal_before, Steal::so_far());
         let server_ns = cpu_after.since(&cpu_before);
         let figure = server_ns as f64 / 1e3 / tally.operations.max(1) as f64;
         let (bound, missed) = (self.bound(load, &tally, server_ns), missed(load, &tally));
@@ -240,8 +239,7 @@ impl Bench {
             worker_cpu_ns: cpu_after.by_thread(&cpu_before),
             bound,
             refused,
-            disturbed: (steal > STEAL_PERCENT_MAX)
-                .then(|| format!("the hypervisor took {steal:.1}% of the processors")),
+            stolen_percent,
             ..Sample::default()
         })
     }
@@ -354,8 +352,8 @@ fn missed(load: &Load, tally: &Tally) -> Option<String> {
 /// The sample of the 99th percentile, of an open loop's.
 fn slowest(cost: &Sample) -> Sample {
     let p99 = cost.latency.as_ref().and_then(|latency| percentile_ns(latency, 99.0));
-    let (bound, disturbed) = (cost.bound.clone(), cost.disturbed.clone());
-    Sample { figure: p99.map(|ns| ns / 1e3), bound, disturbed, ..Sample::default() }
+    let (bound, stolen_percent) = (cost.bound.clone(), cost.stolen_percent);
+    Sample { figure: p99.map(|ns| ns / 1e3), bound, stolen_percent, ..Sample::default() }
 }
 
 /// A request on a connection of its own.
@@ -366,12 +364,11 @@ fn connections(at_once: usize, count: u64) -> Load {
 const ANSWER_3K_BYTES: u64 = 3_000;
 const ANSWER_100K_BYTES: u64 = 100_000;
 /// Beyond this share somebody is the bottleneck.
-const BUSY_MAX: f64 = 0.9;
+pub(crate) const BUSY_MAX: f64 = 0.9;
 /// Share of its time by which an open loop's last operation may begin late.
 const LATE_MAX: f64 = 0.05;
 /// Under way at once in the open loop; more wait for a place, and their latency counts that.
 pub(crate) const OPEN_CONNECTIONS_MAX: usize = 1_000;
-const STEAL_PERCENT_MAX: f64 = 1.0;
 /// Share of an open loop's time that the client may wait for a processor.
 const WAITED_MAX: f64 = 0.1;
 

@@ -20,10 +20,15 @@ impl Placement {
     /// Servers on the first half of these, client and backend on the rest. From now on, the calling
     /// thread and what it starts belong to the latter.
     pub fn apart(processors: &[usize]) -> Result<Self, Error> {
+        Self::divided(processors, processors.len() / 2)
+    }
+
+    /// The same with so many processors for servers.
+    pub(crate) fn divided(processors: &[usize], servers: usize) -> Result<Self, Error> {
         if processors.len() < 2 {
-            return Err(Error::Unsupported("--apart takes two processors".into()));
+            return Err(Error::Unsupported("--apart and storms take two processors".into()));
         }
-        let (server, client) = processors.split_at(processors.len() / 2);
+        let (server, client) = processors.split_at(servers);
         let placement = Self { server: server.to_vec(), client: client.to_vec(), is_apart: true };
         confine(&placement.client)?;
         Ok(placement)

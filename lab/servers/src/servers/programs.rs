@@ -42,6 +42,8 @@ pub(crate) enum Tuning {
 /// A server program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
+    /// Debian's Caddy, as a proxy of HTTP.
+    Caddy,
     /// A shell's command line with `{port}`, `{backend}`, `{workers}`, `{cert}` and `{folder}`.
     Command(String),
     /// Debian's, or the binary at a path.
@@ -104,6 +106,7 @@ impl Choice {
         }
         entries.push(self.entry("hitch", Program::Hitch));
         entries.push(self.entry("stunnel", Program::Stunnel));
+        entries.push(self.entry("caddy", Program::Caddy));
         for (name, line) in &self.peers {
             entries.push(self.entry(name, Program::Command(line.clone())));
         }
@@ -116,6 +119,14 @@ impl Choice {
             }
         }
         entries.retain(|entry| self.only.is_empty() || self.only.contains(&entry.name));
+        for entry in &mut entries {
+            match entry.program {
+                Program::Caddy => entry.cases.retain(|case| case.is_storm()),
+                // A thread per connection would be a storm of threads for this machine.
+                Program::Stunnel => entry.cases.retain(|case| !case.is_storm()),
+                _ => {}
+            }
+        }
         // The floor goes last and is measured in every round, among the others.
         let haproxy = Program::PlainHaproxy(self.haproxies.first().cloned());
         for mut entry in [
@@ -166,6 +177,7 @@ impl Program {
     /// Where it is installed, or how to get it.
     pub fn find(&self, sealane: &Path) -> Result<PathBuf, Error> {
         let (name, packages) = match self {
+            Self::Caddy => ("caddy", "caddy"),
             Self::Command(_) => ("sh", "dash"),
             Self::Haproxy(Some(path)) | Self::PlainHaproxy(Some(path)) => {
                 let remedy = format!("give another --haproxy than {}", path.display());
@@ -204,6 +216,7 @@ impl Program {
     /// The line in which it says what it is.
     pub fn version(&self, binary: &Path) -> String {
         let argument = match self {
+            Self::Caddy => "version",
             Self::Command(line) => return line.clone(),
             Self::Haproxy(_) | Self::NginxHttp | Self::NginxStream | Self::PlainHaproxy(_) => "-v",
             Self::Stunnel => "-version",
@@ -228,6 +241,7 @@ impl Program {
                     return Ok(library.trim().into());
                 }
             }
+            Self::Caddy => return Ok("Go's crypto/tls".into()),
             Self::PlainHaproxy(_) | Self::PlainRelay => return Ok("none".into()),
             _ => {}
         }

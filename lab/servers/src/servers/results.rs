@@ -10,6 +10,7 @@ use sealane_lab_model::{
     error::Error,
     figures::{
         self, Shown,
+        conduct::Conduct,
         servers::{best_other, measurable, rate_counts, total},
     },
     histogram::Times,
@@ -90,12 +91,13 @@ struct Counted<'a> {
 impl<'a> Counted<'a> {
     fn of(column: &Column, rounds: &'a [Round]) -> Self {
         let all: Vec<OfColumn<'_>> =
-            rounds.iter().map(|round| OfColumn { round, why: disturbed(column, round) }).collect();
+            rounds.iter().map(|round| OfColumn::new(column, round)).collect();
         let shown = Shown::of(&all);
         let rounds = shown.rounds().iter().map(|of| of.round).collect();
-        let mut whys = all.iter().zip(1..).filter_map(|(of, number)| Some((number, of.why?)));
+        let why = |(of, number): (&'_ OfColumn<'_>, _)| Some((number, of.why.clone()?.1));
+        let mut whys = all.iter().zip(1..).filter_map(why);
         if shown.is_hint() {
-            let invalid = whys.next().map(|(_, why)| NoVerdict::new(Bottleneck::Hypervisor, why));
+            let invalid = whys.next().map(|(_, why)| NoVerdict::new(Bottleneck::Hypervisor, &why));
             return Self { rounds, discarded: Vec::new(), invalid };
         }
         let said = |(number, why)| format!("round {number}, {}: {why}", column.name);
@@ -106,23 +108,28 @@ impl<'a> Counted<'a> {
 /// One column of a round.
 struct OfColumn<'a> {
     round: &'a Round,
-    /// What the hypervisor took, if too much.
-    why: Option<&'a str>,
+    why: Option<(Invalid, String)>,
+}
+
+impl<'a> OfColumn<'a> {
+    /// Judged by the most that the hypervisor took from any server.
+    fn new(column: &Column, round: &'a Round) -> Self {
+        let cells = round.cells.iter().filter(|cell| cell.column == column.name);
+        let stolen_percent = cells.map(|cell| cell.sample.stolen_percent).fold(0.0, f64::max);
+        let why = || format!("the hypervisor took {stolen_percent:.1}% of the processors");
+        let invalid = Conduct { stolen_percent, window: None }.invalid();
+        Self { round, why: invalid.map(|invalid| (invalid, why())) }
+    }
 }
 
 impl figures::Round for OfColumn<'_> {
     fn invalid(&self) -> Option<&Invalid> {
-        self.why.map(|_| &Invalid::Steal)
+        self.why.as_ref().map(|(invalid, _)| invalid)
     }
 
     fn has_figures(&self) -> bool {
         true
     }
-}
-
-fn disturbed<'a>(column: &Column, round: &'a Round) -> Option<&'a str> {
-    let mut cells = round.cells.iter().filter(|cell| cell.column == column.name);
-    cells.find_map(|cell| cell.sample.disturbed.as_deref())
 }
 
 fn server(row: &Row) -> Server {
@@ -133,7 +140,7 @@ fn server(row: &Row) -> Server {
         command: row.command.clone(),
         settings: row.settings.clone(),
         cases: BTreeMap::new(),
-        failure: row.failure.clone(),
+        failure: row.failure.as_ref().map(|failed| failed.why.clone()),
     }
 }
 

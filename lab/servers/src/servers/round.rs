@@ -6,10 +6,9 @@ use std::{
     io::{self, Write},
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
-use sealane_lab_harness::{descriptors, interrupt::Interrupt};
+use sealane_lab_harness::{descriptors, interrupt::Interrupt, progress::Progress};
 use sealane_lab_model::{
     error::Error,
     scenario::{Group, Key},
@@ -27,6 +26,7 @@ use crate::{
         placement::Placement,
         programs::{Choice, Entry, Program},
         running::{Circumstances, Running},
+        storm::settings::{CONNECTIONS_SPARE, Storm, open_max},
     },
 };
 
@@ -39,6 +39,18 @@ pub(crate) struct Settings {
     pub(crate) workers: usize,
     pub(crate) levels: Vec<Level>,
     pub(crate) placement: Placement,
+    pub(crate) storm: Storm,
+}
+
+impl Settings {
+    /// Connections that a server must hold.
+    fn connections_max(&self) -> u64 {
+        CONNECTIONS_SPARE
+            + match self.choice.cases.iter().any(|case| case.is_storm()) {
+                true => open_max(),
+                false => self.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64),
+            }
+    }
 }
 
 /// Everything that one round found.
@@ -56,7 +68,7 @@ pub(crate) struct Round {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failed {
     pub(crate) why: String,
-    /// Whether it is not installed.
+    /// Whether it is not installed, which is no failure of the comparison.
     pub(crate) absent: bool,
 }
 
@@ -78,9 +90,7 @@ pub(crate) struct Row {
     /// What its configuration sets for the sake of speed.
     pub(crate) settings: Vec<String>,
     /// Why there are no figures.
-    pub(crate) failure: Option<String>,
-    /// Whether it is not installed, which is no failure of the comparison.
-    pub(crate) absent: bool,
+    pub(crate) failure: Option<Failed>,
 }
 
 /// What lasts through all rounds.
@@ -103,9 +113,8 @@ impl Laboratory {
         interrupted: Interrupt,
         rounds_done: usize,
     ) -> Result<Self, Error> {
-        let connections = settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64);
         // A server with one process holds two for each connection.
-        descriptors::allow(2 * (connections + CONNECTIONS_SPARE))?;
+        descriptors::allow(2 * settings.connections_max())?;
         let rows: Vec<Row> = settings.choice.entries()?.into_iter().map(Row::new).collect();
         let cases = &settings.choice.cases;
         let mut keys = BTreeMap::new();
@@ -120,7 +129,7 @@ impl Laboratory {
             false => None,
         };
         let cells = rows.iter().map(|row| row.entry.cases.len()).sum::<usize>();
-        let progress = Progress::new(cells, settings.rounds, rounds_done);
+        let progress = Progress::new((cells * settings.rounds.saturating_sub(rounds_done)) as u64);
         Ok(Self {
             settings,
             folder: folder.to_owned(),
@@ -218,7 +227,12 @@ impl Laboratory {
                     continue;
                 }
                 let bench = self.bench(&row.entry, profile);
-                match bench.measure(*case, server) {
+                self.progress.step(&format!("{case:?}, {}", row.entry.name));
+                let samples = match case.is_storm() {
+                    true => bench.storm(&self.settings.storm, server),
+                    false => bench.measure(*case, server),
+                };
+                match samples {
                     Ok(samples) => self.keep(number, round, *index, *case, samples),
                     Err(error) => self.fail(*index, error)?,
                 }
@@ -264,14 +278,13 @@ impl Laboratory {
         let binary = entry.program.find(&self.settings.choice.sealane)?;
         let folder = self.folder.join(format!("{index}-{}", profile.label()));
         let files = self.key_files(profile.key)?;
-        let most = self.settings.amount.idle_connections.max(OPEN_CONNECTIONS_MAX as u64);
         let circumstances = Circumstances {
             pem: &files.pem,
             many: None,
             profile,
             placement: &self.settings.placement,
             workers: self.settings.workers,
-            connections_max: most + CONNECTIONS_SPARE,
+            connections_max: self.settings.connections_max(),
             interrupted: &self.interrupted,
         };
         let server = Running::start(entry, &binary, &folder, circumstances)?;
@@ -320,16 +333,18 @@ impl Laboratory {
         samples: Vec<Sample>,
     ) {
         let server = self.rows[index].entry.name.clone();
-        self.progress.done += 1;
         for (column, sample) in case.columns(&self.settings.levels).into_iter().zip(samples) {
             let figure = match &sample.figure {
                 Some(figure) => format!("{figure:.0$} {1}", column.decimals, column.unit),
                 None if sample.refused.is_some() => "refused".into(),
                 None => "not offered".into(),
             };
-            self.progress.say(number, &column.title, &server, &figure);
+            let (number, rounds, title) = (number + 1, self.settings.rounds, &column.title);
+            let line = format!("round {number}/{rounds}  {title:<33} {server:<20} {figure:>18}");
+            self.progress.note(&line);
             round.cells.push(Cell { server: server.clone(), column: column.name, sample });
         }
+        self.progress.done();
     }
 
     /// A server that fails one check has shown nothing.
@@ -340,9 +355,9 @@ impl Laboratory {
         let row = &mut self.rows[index];
         let _ = writeln!(io::stderr(), "{}: {error}", row.entry.name);
         // A peer that is not installed is skipped; without sealane there is nothing to compare.
-        row.absent =
+        let absent =
             matches!(error, Error::Missing { .. }) && row.entry.program != Program::Sealane;
-        row.failure = Some(error.to_string());
+        row.failure = Some(Failed { why: error.to_string(), absent });
         Ok(())
     }
 }
@@ -356,49 +371,17 @@ impl Row {
             command: Vec::new(),
             settings: Vec::new(),
             failure: None,
-            absent: false,
         }
     }
 }
 
 fn failures(rows: &[Row]) -> BTreeMap<String, Failed> {
-    let failed = rows.iter().filter_map(|row| Some((row, row.failure.clone()?)));
-    let failed =
-        failed.map(|(row, why)| (row.entry.name.clone(), Failed { why, absent: row.absent }));
-    failed.collect()
+    rows.iter().filter_map(|row| Some((row.entry.name.clone(), row.failure.clone()?))).collect()
 }
 
 fn restore(rows: &mut [Row], failures: &BTreeMap<String, Failed>) {
     for row in rows {
-        if let Some(Failed { why, absent }) = failures.get(&row.entry.name) {
-            (row.failure, row.absent) = (Some(why.clone()), *absent);
-        }
-    }
-}
-
-/// Progress on standard error, with the time left.
-struct Progress {
-    started: Instant,
-    done: usize,
-    all: usize,
-    rounds: usize,
-}
-
-impl Progress {
-    fn new(cells: usize, rounds: usize, rounds_done: usize) -> Self {
-        let all = cells * (rounds - rounds_done.min(rounds));
-        Self { started: Instant::now(), done: 0, all, rounds }
-    }
-
-    fn say(&self, round: usize, title: &str, server: &str, figure: &str) {
-        let left = self.all.saturating_sub(self.done) as f64 / self.done.max(1) as f64;
-        let seconds_left = self.started.elapsed().as_secs_f64() * left;
-        let _ = writeln!(
-            io::stderr(),
-            "round {}/{}  {title:<33} {server:<20} {figure:>18}   {seconds_left:.0} s left",
-            round + 1,
-            self.rounds
-        );
+        row.failure = failures.get(&row.entry.name).cloned();
     }
 }
 
@@ -409,8 +392,6 @@ fn refusal(error: &Error) -> String {
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
     named.or(last).unwrap_or("it refused").trim().into()
 }
-
-const CONNECTIONS_SPARE: u64 = 500;
 
 #[cfg(test)]
 mod tests {
@@ -424,13 +405,13 @@ mod tests {
             Row::new(Entry { name: name.into(), program, tuning: Tuning::Usual, cases })
         };
         let mut before = [row("a"), row("b")];
-        before[1].failure = Some("a wrong byte".into());
+        let failed = Failed { why: "a wrong byte".into(), absent: false };
+        before[1].failure = Some(failed.clone());
         let round = Round { failures: failures(&before), ..Round::default() };
         let text = serde_json::to_string(&round).unwrap();
         let read: Round = serde_json::from_str(&text).unwrap();
         let mut after = [row("a"), row("b")];
         restore(&mut after, &read.failures);
-        assert_eq!(after[0].failure, None);
-        assert_eq!((after[1].failure.as_deref(), after[1].absent), (Some("a wrong byte"), false));
+        assert_eq!(after.map(|row| row.failure), [None, Some(failed)]);
     }
 }

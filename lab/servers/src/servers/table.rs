@@ -17,7 +17,7 @@ use crate::servers::{
     levels,
     programs::Program,
     results::{BEST_PEER, FLOOR, columns, measure},
-    round::{Row, Settings},
+    round::{Failed, Row, Settings},
     summary,
 };
 
@@ -27,8 +27,8 @@ pub(crate) fn text(settings: &Settings, rows: &[Row], run: &Run) -> String {
     for row in rows {
         let name = &row.entry.name;
         let _ = match &row.failure {
-            Some(failure) if row.absent => writeln!(text, "{name}: skipped: {failure}"),
-            Some(failure) => writeln!(text, "{name}: NO FIGURES: {failure}"),
+            Some(Failed { why, absent: true }) => writeln!(text, "{name}: skipped: {why}"),
+            Some(Failed { why, .. }) => writeln!(text, "{name}: NO FIGURES: {why}"),
             None => {
                 writeln!(text, "{name}: {}", who(&row.version, &row.tls_library, &row.settings))
             }
@@ -73,12 +73,14 @@ pub(crate) fn digest(run: &Run, servers: &Servers) -> String {
     let mut pairs: Vec<(&str, &str)> = vec![(SEALANE, BEST_PEER)];
     pairs.extend(servers.plain.iter().map(|proxy| (SEALANE, proxy.name.as_str())));
     let columns = columns_of(servers);
-    let costs = columns
+    let (storms, costs) = columns
         .into_iter()
-        .filter(|column| column.subject == Subject::Cost && column.case != Case::Names);
-    let costs: Vec<Column> = costs.collect();
-    text.push_str(&summary::tables(run, servers, &costs));
-    for its in tables(&costs) {
+        .filter(|column| column.subject != Subject::Latency && column.case != Case::Names)
+        .partition::<Vec<Column>, _>(|column| column.subject == Subject::Storm);
+    if !costs.is_empty() {
+        text.push_str(&summary::tables(run, servers, &costs));
+    }
+    for its in tables(&costs).into_iter().chain(tables(&storms)) {
         figures(&mut text, run, servers, &its, &pairs);
     }
     if !servers.discarded.is_empty() {
@@ -126,7 +128,7 @@ fn rounds(servers: &Servers) -> usize {
 fn tables(columns: &[Column]) -> Vec<Vec<&Column>> {
     let kind = |column: &Column| (column.subject, column.level.unwrap_or(Level::Full));
     let mut tables: Vec<Vec<&Column>> = Vec::new();
-    for subject in [Subject::Cost, Subject::Latency] {
+    for subject in [Subject::Cost, Subject::Latency, Subject::Storm] {
         for cases in TABLES {
             let its = columns.iter().filter(|column| cases.contains(&column.case));
             for column in its.filter(|column| column.subject == subject) {
@@ -375,9 +377,11 @@ fn signs() -> String {
 /// Our own row.
 pub(super) const SEALANE: &str = "sealane";
 /// Which cases share a table.
-const TABLES: [&[Case]; 3] = [
+const TABLES: [&[Case]; 5] = [
     &[Case::Full, Case::FullRsa, Case::FullMlkem, Case::FullTls12, Case::Resumed],
     &[Case::KeepAlive3k, Case::KeepAlive100k, Case::Down, Case::Up, Case::Idle],
     &[Case::Names],
+    &[Case::Storm],
+    &[Case::StormEcdsa],
 ];
 const WORKERS_SHOWN: usize = 8;

@@ -10,9 +10,9 @@ use sealane_lab_harness::{
     trial::{BulkOutcome, Reply, Task, launch},
 };
 use sealane_lab_model::{
-    document::{BulkSeries, Comparison, Invalid},
+    document::{BulkSeries, Comparison},
     error::Error,
-    figures::{bulk::RATE, rounds::counting},
+    figures::{bulk::RATE, conduct::Conduct, rounds::counting},
     library::Identity,
     statistics::{ROUNDS_MIN, Row, compare},
 };
@@ -49,7 +49,7 @@ pub(super) fn measure(
     let done = done.map(|series| series.rounds.len()).min().unwrap_or(0);
     let done = u32::try_from(done).unwrap_or(u32::MAX);
     let schedule = Schedule::new(blocks(tasks), arguments.shuffled.seed());
-    let mut cells = Cells { tasks, journal, held: BTreeMap::new() };
+    let mut cells = Cells { tasks, journal };
     rounds::run(done..arguments.rounds(), &schedule, &interrupt, &mut cells)?;
     if usize::try_from(arguments.rounds()).is_ok_and(|rounds| rounds >= ROUNDS_MIN) {
         journal.run.comparisons = comparisons(tasks, &journal.run.bulk);
@@ -74,33 +74,30 @@ fn size_of(task: &BulkTask) -> (usize, usize) {
 struct Cells<'a> {
     tasks: &'a [BulkTask],
     journal: &'a mut Journal,
-    /// Outcomes of the round under way, by cell.
-    held: BTreeMap<usize, Result<BulkOutcome, Error>>,
 }
 
 impl Measurement for Cells<'_> {
+    type Outcome = BulkOutcome;
+
     fn name(&self, cell: usize) -> String {
         table::name(&self.journal.run.bulk[cell])
     }
 
-    fn measure(&mut self, turn: Turn) -> Result<(), Error> {
-        if self.journal.run.bulk[turn.cell].failure.is_some() {
-            return Ok(());
-        }
-        let before = Steal::so_far();
-        let mut outcome = outcome(&self.tasks[turn.cell]);
-        if let Ok(BulkOutcome { round, .. }) = &mut outcome {
-            round.order = turn.order;
-            let steal = before.zip(Steal::so_far());
-            let stolen_percent = steal.map_or(0.0, |(before, after)| after.percent_since(before));
-            round.invalid = invalid(stolen_percent);
-        }
-        self.held.insert(turn.cell, outcome);
-        Ok(())
+    fn has_failed(&self, cell: usize) -> bool {
+        self.journal.run.bulk[cell].failure.is_some()
     }
 
-    fn keep(&mut self, _round: u32) -> Result<(), Error> {
-        for (cell, outcome) in std::mem::take(&mut self.held) {
+    fn measure(&mut self, turn: Turn) -> Result<BulkOutcome, Error> {
+        let before = Steal::so_far();
+        let mut outcome = outcome(&self.tasks[turn.cell])?;
+        outcome.round.order = turn.order;
+        let stolen_percent = Steal::percent(before, Steal::so_far());
+        outcome.round.invalid = Conduct { stolen_percent, window: None }.invalid();
+        Ok(outcome)
+    }
+
+    fn keep(&mut self, outcomes: Vec<(usize, Result<BulkOutcome, Error>)>) -> Result<(), Error> {
+        for (cell, outcome) in outcomes {
             let series = &mut self.journal.run.bulk[cell];
             match outcome {
                 Ok(BulkOutcome { stack, driver, negotiated, round }) => {
@@ -157,12 +154,6 @@ fn reset(task: &BulkTask) -> Result<(), String> {
         Fault { kind: FaultKind::Reset, connection: 0, after_bytes: task.message_bytes as u64 / 2 };
     let task = BulkTask { fault: Some(fault), messages: 1, ..task.clone() };
     outcome(&task).map(|_| ()).map_err(|error| error.to_string())
-}
-
-/// Why a round does not count. Threads wait for each other, so that a processor given to another
-/// program does not show in their CPU time.
-fn invalid(stolen_percent: f64) -> Option<Invalid> {
-    (stolen_percent > STEAL_PERCENT_MAX).then_some(Invalid::Steal)
 }
 
 /// What is compared: a loop per lane with a shared one, an emulated fault with none, many threads
@@ -227,8 +218,6 @@ fn without_figures(series: &BulkSeries) -> BulkSeries {
 
 /// What a trial takes beside its own limit: compiling Asio's driver at first use.
 const TRIAL_BESIDE_S: u64 = 300;
-/// More stolen time than this spoils a round.
-const STEAL_PERCENT_MAX: f64 = 1.0;
 
 #[cfg(test)]
 mod tests {
@@ -298,10 +287,5 @@ mod tests {
             task(2, Loops::PerLane, Emulation::None),
         ];
         compared(&tasks, &[(1, 0), (2, 0), (2, 1), (3, 2)]);
-    }
-
-    #[test]
-    fn rounds_that_others_disturbed_do_not_count() {
-        assert_eq!([0.5, 1.5].map(invalid), [None, Some(Invalid::Steal)]);
     }
 }

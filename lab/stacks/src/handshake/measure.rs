@@ -56,7 +56,7 @@ pub fn measure(
         threads: settings.threads.len(),
     };
     let mut bench =
-        Bench { settings, cells, credentials, _folder: folder, journal, pending: Vec::new() };
+        Bench { settings, cells, credentials, _folder: folder, journal, failed: Vec::new() };
     rounds::run(done..rounds.max(done), &Schedule::new(cells.blocks(), seed), interrupt, &mut bench)
 }
 
@@ -91,14 +91,8 @@ struct Bench<'a> {
     /// The credentials are in it.
     _folder: TempDir,
     journal: &'a mut Journal,
-    /// Results of the round under way.
-    pending: Vec<Pending>,
-}
-
-struct Pending {
-    series: usize,
-    point: usize,
-    result: Result<Window, String>,
+    /// Series with a point that failed in the round under way.
+    failed: Vec<usize>,
 }
 
 struct Window {
@@ -109,6 +103,8 @@ struct Window {
 }
 
 impl Measurement for Bench<'_> {
+    type Outcome = Window;
+
     fn name(&self, cell: usize) -> String {
         let (series, point) = self.cells.place(cell);
         let series = &self.journal.run.handshakes[series];
@@ -117,28 +113,30 @@ impl Measurement for Bench<'_> {
         format!("{}, {}, {threads} thread{plural}", series.stack, brief(&series.scenario))
     }
 
-    fn measure(&mut self, turn: Turn) -> Result<(), Error> {
-        let (series, point) = self.cells.place(turn.cell);
-        let failed = |pending: &Pending| pending.series == series && pending.result.is_err();
-        if self.journal.run.handshakes[series].failure.is_some() || self.pending.iter().any(failed)
-        {
-            return Ok(());
-        }
-        let result = self.trial(series, point, turn.order).map_err(|error| error.to_string());
-        self.pending.push(Pending { series, point, result });
-        Ok(())
+    fn has_failed(&self, cell: usize) -> bool {
+        let (series, _) = self.cells.place(cell);
+        self.journal.run.handshakes[series].failure.is_some() || self.failed.contains(&series)
     }
 
-    fn keep(&mut self, _round: u32) -> Result<(), Error> {
+    fn measure(&mut self, turn: Turn) -> Result<Window, Error> {
+        let (series, point) = self.cells.place(turn.cell);
+        let window = self.trial(series, point, turn.order);
+        if window.is_err() {
+            self.failed.push(series);
+        }
+        window
+    }
+
+    fn keep(&mut self, outcomes: Vec<(usize, Result<Window, Error>)>) -> Result<(), Error> {
         let highest = self.settings.threads.len() - 1;
-        for Pending { series, point, result } in self.pending.drain(..) {
+        for (cell, outcome) in outcomes {
+            let (series, point) = self.cells.place(cell);
             let series = &mut self.journal.run.handshakes[series];
-            let kept = result.and_then(|window| {
-                if series.failure.is_some() {
-                    return Ok(());
-                }
-                add(series, point, point == highest, window)
-            });
+            if series.failure.is_some() {
+                continue;
+            }
+            let kept = outcome.map_err(|error| error.to_string());
+            let kept = kept.and_then(|window| add(series, point, point == highest, window));
             if let Err(reason) = kept {
                 fail(series, reason);
             }

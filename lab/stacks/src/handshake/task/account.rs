@@ -1,9 +1,10 @@
-//! Adds up what the threads report, and judges whether the round counts.
+//! Adds up the reports of the threads.
 
 use sealane_lab_harness::trial::Reply;
 use sealane_lab_model::{
-    document::{HandshakeRound, Invalid},
+    document::HandshakeRound,
     error::Error,
+    figures::conduct::{Conduct, Exclusive, Window},
     histogram::Times as Histogram,
     scenario::Negotiated,
 };
@@ -164,97 +165,27 @@ fn round(task: &Handshakes, reports: &[Report], steal_percent: f64) -> Handshake
         median_ns: [0; 3],
         invalid: None,
     };
-    let wall_ns = reports.iter().map(|report| report.times.cpu_wall_ns).sum();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    round.invalid = invalid(&round, wall_ns, steal_percent, task.threads > processors);
+    round.invalid = conduct(task, reports, &round, steal_percent).invalid();
     round
 }
 
-/// Why a round does not count. With more threads than processors (`crowded`) they take turns, which
-/// is what such a point is to show: only the accounting and the hypervisor can spoil it.
-fn invalid(
+fn conduct(
+    task: &Handshakes,
+    reports: &[Report],
     round: &HandshakeRound,
-    wall_ns: u64,
-    steal_percent: f64,
-    crowded: bool,
-) -> Option<Invalid> {
-    let threads = round.per_thread.len() as u64;
-    let accounted = round.server_ns
-        + round.client_ns
-        + round.server_setup_ns
-        + round.client_setup_ns
-        + round.other_ns;
-    let wanted = threads * round.window_ns;
-    let off = accounted.abs_diff(wanted) as f64 / wanted as f64;
-    if off > ACCOUNTING_TOLERANCE {
-        Some(Invalid::Accounting)
-    } else if round.per_thread.contains(&0) {
-        Some(Invalid::Starved)
-    } else if steal_percent > STEAL_PERCENT_MAX {
-        Some(Invalid::Steal)
-    } else if !crowded && wall_ns as f64 > round.cpu_ns as f64 * WALL_PER_CPU_MAX {
-        Some(Invalid::Preempted)
-    } else if !crowded && round.start_spread_ns > START_SPREAD_NS_MAX {
-        Some(Invalid::Start)
-    } else {
-        None
-    }
-}
-
-/// The spans' sum may differ so much from threads x window.
-const ACCOUNTING_TOLERANCE: f64 = 0.02;
-/// Percent of the machine's processor time that a hypervisor may take.
-const STEAL_PERCENT_MAX: f64 = 1.0;
-/// Beyond it, somebody else used the processors.
-const WALL_PER_CPU_MAX: f64 = 1.05;
-/// From the first thread's first handshake to the last thread's.
-const START_SPREAD_NS_MAX: u64 = 1_000_000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Two threads, 100 ns each.
-    fn good() -> HandshakeRound {
-        HandshakeRound {
-            window_ns: 100,
-            per_thread: vec![1, 1],
-            server_ns: 90,
-            client_ns: 80,
-            server_setup_ns: 10,
-            client_setup_ns: 10,
-            other_ns: 10,
-            cpu_ns: 200,
-            ..HandshakeRound::default()
-        }
-    }
-
-    #[test]
-    fn a_round_counts_if_nothing_is_amiss() {
-        assert_eq!(invalid(&good(), 205, 0.5, false), None);
-    }
-
-    #[test]
-    fn time_that_no_span_accounts_for_is_found_and_so_is_too_much() {
-        for server_ns in [80, 100] {
-            let round = HandshakeRound { server_ns, ..good() };
-            assert_eq!(invalid(&round, 200, 0.0, true), Some(Invalid::Accounting));
-        }
-    }
-
-    #[test]
-    fn each_disturbance_has_its_name() {
-        let late = HandshakeRound { start_spread_ns: 1_000_001, ..good() };
-        assert_eq!(invalid(&late, 200, 0.0, false), Some(Invalid::Start));
-        assert_eq!(invalid(&good(), 211, 0.0, false), Some(Invalid::Preempted));
-        assert_eq!(invalid(&good(), 200, 1.1, false), Some(Invalid::Steal));
-        let idle = HandshakeRound { per_thread: vec![2, 0], ..good() };
-        assert_eq!(invalid(&idle, 200, 0.0, true), Some(Invalid::Starved));
-    }
-
-    #[test]
-    fn threads_that_must_take_turns_are_not_called_preempted() {
-        let late = HandshakeRound { start_spread_ns: 10_000_000, ..good() };
-        assert_eq!(invalid(&late, 400, 0.0, true), None);
-    }
+    stolen_percent: f64,
+) -> Conduct {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let HandshakeRound { server_ns, client_ns, server_setup_ns, client_setup_ns, .. } = round;
+    let window = Window {
+        length_ns: reports.len() as u64 * round.window_ns,
+        accounted_ns: server_ns + client_ns + server_setup_ns + client_setup_ns + round.other_ns,
+        least_done: round.per_thread.iter().copied().min().unwrap_or_default(),
+        exclusive: (task.threads <= processors).then(|| Exclusive {
+            wall_ns: reports.iter().map(|report| report.times.cpu_wall_ns).sum(),
+            cpu_ns: round.cpu_ns,
+            start_spread_ns: round.start_spread_ns,
+        }),
+    };
+    Conduct { stolen_percent, window: Some(window) }
 }

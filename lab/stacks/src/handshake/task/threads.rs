@@ -181,10 +181,7 @@ impl Meeting {
     /// tell.
     fn steal_percent(&self) -> f64 {
         let read = |once: &OnceLock<Option<Steal>>| once.get().copied().flatten();
-        match (read(&self.steal_before), read(&self.steal_after)) {
-            (Some(before), Some(after)) => after.percent_since(before),
-            _ => 0.0,
-        }
+        Steal::percent(read(&self.steal_before), read(&self.steal_after))
     }
 }
 
