@@ -217,8 +217,8 @@ static HANDSHAKES_IN_FLIGHT: Key<Or<Count>> = Key::new(
     "handshakes_in_flight",
     Or(Count(CONNECTIONS_RANGE), 16_384),
     "Handshakes in progress in all, divided among the lanes. At the limit the oldest is reset. An \
-     overloaded lane also resets clients that never complete their handshakes: those that it cannot \
-     serve in 200 ms.",
+     overloaded lane also resets clients that never complete their handshakes: those that it \
+     cannot serve in 200 ms.",
 );
 
 static PROXY_TIMEOUT: Key<Or<Span>> = Key::new(

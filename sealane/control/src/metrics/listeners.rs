@@ -54,7 +54,7 @@ const PER_LISTENER: [PerListener; 5] = [
     PerListener {
         name: "sealane_listener_connections_ended_total",
         kind: Kind::Counter,
-        help: "Ended connections of a listener, rejected ones included, by the side that caused it.",
+        help: "Ended connections of a listener, also rejected ones, by the side that caused it.",
         values: |counters| {
             let of = |blame| (Some(("blame", blame_label(blame))), counters.ended(blame).value());
             Blame::ALL.map(of).into()
