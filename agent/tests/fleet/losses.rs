@@ -152,7 +152,7 @@ fn a_long_key_that_is_deleted_disturbs_nobody() {
     assert!(agent.stop().success());
 }
 
-/// A sealing key is replaced as docs/operating.md has it: both keys, `reseal`, the new one alone.
+/// A sealing key is replaced as docs/fleet.md has it: both keys, `reseal`, the new one alone.
 #[test]
 fn what_an_old_sealing_key_sealed_in_the_cluster_goes_over_to_the_new_one() {
     let Some(machines) = Machines::new(2, &["a.test"]) else { return };

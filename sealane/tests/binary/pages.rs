@@ -1,4 +1,4 @@
-//! What README and docs/operating.md tell people to write and to type, as they stand there.
+//! What README and docs/install.md tell people to write and to type, as they stand there.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -17,7 +17,7 @@ use crate::harness::sealane::BINARY;
 use crate::harness::wait_for;
 
 const README: &str = include_str!("../../../README.md");
-const OPERATING: &str = include_str!("../../../docs/operating.md");
+const INSTALL: &str = include_str!("../../../docs/install.md");
 
 #[test]
 fn the_configuration_of_the_readme_reaches_its_backends_and_redirects() {
@@ -82,7 +82,7 @@ fn the_six_lines_of_the_package_are_in_order() {
 fn the_lines_that_install_put_each_file_where_the_unit_looks() {
     let root = tempfile::tempdir().unwrap();
     let at = root.path().display();
-    let text = blocks(README, "sh").concat() + &blocks(OPERATING, "sh").concat();
+    let text = blocks(README, "sh").concat() + &blocks(INSTALL, "sh").concat();
     let lines: Vec<_> = text.lines().filter(|line| line.starts_with("sudo install -D ")).collect();
     assert!(lines.len() > 3, "{text}");
     for line in lines {
