@@ -231,13 +231,6 @@ fn nothing_is_left_unfinished() {
 }
 
 #[test]
-fn words_have_one_meaning() {
-    breaks_at("word", 1, "README.md", concat!("The Up", "stream answers.\n"));
-    breaks_at("word", 1, "README.md", concat!("down", "stream_bytes\n"));
-    holds("sealane/tests/convert/nginx-stream/a.conf", concat!("up", "stream a {}\n"));
-}
-
-#[test]
 fn no_registry_is_named() {
     breaks_at("registry-host", 1, "README.md", concat!("See crates", ".io for it.\n"));
     holds("Cargo.lock", concat!("source = \"registry+https://crates", ".io-index\"\n"));

@@ -40,7 +40,6 @@ fn check_shape(file: &File, findings: &mut Vec<Finding>) {
 }
 
 fn check_words(file: &File, findings: &mut Vec<Finding>) {
-    let speaks_nginx = IN_NGINX.iter().any(|prefix| file.path.starts_with(prefix));
     // Base64 spells anything.
     if file.text.contains("-----BEGIN ") {
         return;
@@ -51,12 +50,6 @@ fn check_words(file: &File, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(file, number, "unfinished", message));
         }
         let lower = line.to_lowercase();
-        for (word, instead) in BANNED_WORDS.iter().filter(|_| !speaks_nginx) {
-            if lower.contains(word) {
-                let message = format!("`{word}` depends on where one stands: say {instead}");
-                findings.push(Finding::new(file, number, "word", message));
-            }
-        }
         for host in REGISTRY_HOSTS.iter().filter(|host| lower.contains(*host)) {
             let message = format!("`{host}` is a registry's host: say cargo, npm, apt ... instead");
             findings.push(Finding::new(file, number, "registry-host", message));
@@ -96,16 +89,6 @@ const CODE: [&str; 9] = ["c", "go", "h", "java", "js", "mjs", "py", "rs", "ts"];
 
 // The words below are cut in two, so that this file passes its own rules.
 const UNFINISHED: [&str; 3] = [concat!("FIX", "ME"), concat!("TO", "DO"), concat!("XX", "X")];
-
-const BANNED_WORDS: [(&str, &str); 2] =
-    [(concat!("down", "stream"), "client"), (concat!("up", "stream"), "backend")];
-
-/// Where nginx's configurations stand, or are read: its words are its own.
-const IN_NGINX: [&str; 3] = [
-    "sealane/convert/src/nginx",
-    "sealane/convert/src/tests/nginx",
-    "sealane/tests/convert/nginx-stream/",
-];
 
 const REGISTRY_HOSTS: [&str; 8] = [
     concat!("crates", ".io"),
