@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod circles;
+mod history;
 mod layers;
 mod names;
 mod pages;
 mod repository;
 mod rust;
 mod source;
+mod subjects;
 mod text;
 
 pub use repository::{File, Repository};
@@ -35,6 +37,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
             }
         }
     }
+    subjects::check(repository, &mut findings);
     circles::check(repository, &mut findings);
     pages::check_commands(repository, &mut findings);
     findings

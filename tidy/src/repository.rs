@@ -5,10 +5,13 @@ use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use crate::source::Source;
+use crate::{
+    history::{History, git},
+    source::Source,
+    subjects,
+};
 
 /// All text files of the project.
 #[derive(Debug, Default)]
@@ -19,21 +22,14 @@ pub struct Repository {
     paths: BTreeSet<String>,
     /// Rust files, and folders, that a `#[cfg(test)] mod name;` brings in; without `.rs`.
     test_modules: BTreeSet<PathBuf>,
+    history: History,
 }
 
 impl Repository {
     /// Reads the work tree at `root`: what git tracks, and what it neither tracks nor ignores.
     pub fn read(root: &Path) -> io::Result<Self> {
-        let listing = Command::new("git")
-            // A clone made by somebody else, as machines that run checks often have it.
-            .args(["-c", "safe.directory=*", "ls-files", "-z"])
-            .args(["--cached", "--others", "--exclude-standard"])
-            .current_dir(root)
-            .output()?;
-        if !listing.status.success() {
-            return Err(io::Error::other(String::from_utf8_lossy(&listing.stderr).into_owned()));
-        }
-        let paths = String::from_utf8_lossy(&listing.stdout).into_owned();
+        let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let paths = git(root, &listing)?;
         let paths: BTreeSet<&str> = paths.split('\0').filter(|path| !path.is_empty()).collect();
         let mut files = Vec::new();
         for path in &paths {
@@ -42,6 +38,7 @@ impl Repository {
         let mut repository = Self::new(files);
         let there = paths.into_iter().filter(|path| root.join(path).exists());
         repository.paths.extend(there.flat_map(with_folders));
+        repository.history = History::read(root, subjects::BASE);
         Ok(repository)
     }
 
@@ -49,7 +46,11 @@ impl Repository {
     pub fn new(files: Vec<File>) -> Self {
         let test_modules = files.iter().flat_map(test_modules).collect();
         let paths = files.iter().flat_map(|file| with_folders(&file.path)).collect();
-        Self { files, paths, test_modules }
+        Self { files, paths, test_modules, ..Self::default() }
+    }
+
+    pub(crate) fn history(&self) -> &History {
+        &self.history
     }
 
     /// Whether a file or folder stands at `path`, which is relative to the root.
