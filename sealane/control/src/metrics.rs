@@ -174,7 +174,7 @@ struct PerLane {
     value: fn(&Counters) -> u64,
 }
 
-const PER_LANE: [PerLane; 17] = [
+const PER_LANE: [PerLane; 16] = [
     PerLane {
         name: "sealane_connections_accepted_total",
         kind: Kind::Counter,
@@ -210,12 +210,6 @@ const PER_LANE: [PerLane; 17] = [
         kind: Kind::Counter,
         help: "Clients that left while their ClientHello waited; they cost no signature.",
         value: |counters| counters.left_waiting.value(),
-    },
-    PerLane {
-        name: "sealane_handshake_microseconds",
-        kind: Kind::Gauge,
-        help: "Moving average of the lane's time to answer a ClientHello under load; 0: none yet.",
-        value: |counters| counters.hello_us.value(),
     },
     PerLane {
         name: "sealane_handshakes_without_extended_master_secret_total",

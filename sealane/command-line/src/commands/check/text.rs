@@ -107,12 +107,6 @@ fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result 
     if let Some(spoken) = spoken_text(report.speaks) {
         row(f, 4, "clients speak", spoken)?;
     }
-    for kind in &report.key_types {
-        if let Some(rate) = kind.signatures_per_second {
-            let at_most = format!("{}: at most {rate}/s per lane, by signatures", kind.key_type);
-            row(f, 4, "full handshakes", &at_most)?;
-        }
-    }
     if let Some(from) = &report.proxy_from {
         row(f, 4, "PROXY header", &format!("required, from {}", from.join(", ")))?;
     }
@@ -144,6 +138,12 @@ fn listener(f: &mut fmt::Formatter<'_>, report: &ListenerReport) -> fmt::Result 
         false => format!("{}: {}", report.certificates, kinds.join(", ")),
     };
     row(f, 4, "certificates", &certificates)?;
+    for kind in &report.key_types {
+        if let Some(rate) = kind.signatures_per_second {
+            let at_most = format!("{}: at most {rate}/s per lane, by signatures", kind.key_type);
+            row(f, 4, "full handshakes", &at_most)?;
+        }
+    }
     row(f, 4, "names", &report.names.to_string())?;
     expiry(f, report.soonest_expiry.as_ref())?;
     let Some(store) = &report.store else {
