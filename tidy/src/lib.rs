@@ -7,6 +7,7 @@
 
 mod circles;
 mod history;
+mod language;
 mod layers;
 mod names;
 mod pages;
@@ -16,6 +17,7 @@ mod source;
 mod subjects;
 mod text;
 
+pub use language::{LANGUAGE_FILE, Language};
 pub use repository::{File, Repository};
 pub use source::Source;
 
@@ -24,6 +26,7 @@ use std::fmt;
 /// Everything in `repository` that breaks a rule, in the order of its files.
 pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut language = Language::without_files(repository);
     for file in &repository.files {
         names::check(file, &mut findings);
         text::check(file, &mut findings);
@@ -32,11 +35,15 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
         if file.extension() == "rs" {
             let source = Source::parse(&file.text);
             rust::check(file, &source, &mut findings);
+            language.add_rust(file, &source);
             if !repository.is_test(file) {
                 layers::check_source(file, &source, &mut findings);
             }
+        } else {
+            language.add(file);
         }
     }
+    language.check(repository, &mut findings);
     subjects::check(repository, &mut findings);
     circles::check(repository, &mut findings);
     pages::check_commands(repository, &mut findings);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    history::{History, git},
+    history::{AddedLines, History, git},
     source::Source,
     subjects,
 };
@@ -23,6 +23,8 @@ pub struct Repository {
     /// Rust files, and folders, that a `#[cfg(test)] mod name;` brings in; without `.rs`.
     test_modules: BTreeSet<PathBuf>,
     history: History,
+    /// None for a repository in memory.
+    root: Option<PathBuf>,
 }
 
 impl Repository {
@@ -39,6 +41,7 @@ impl Repository {
         let there = paths.into_iter().filter(|path| root.join(path).exists());
         repository.paths.extend(there.flat_map(with_folders));
         repository.history = History::read(root, subjects::BASE);
+        repository.root = Some(root.to_owned());
         Ok(repository)
     }
 
@@ -51,6 +54,11 @@ impl Repository {
 
     pub(crate) fn history(&self) -> &History {
         &self.history
+    }
+
+    /// The lines added after the last commit that changed `file`, if git knows them.
+    pub(crate) fn added_since(&self, file: &str) -> Option<AddedLines> {
+        AddedLines::since(self.root.as_deref()?, file)
     }
 
     /// Whether a file or folder stands at `path`, which is relative to the root.

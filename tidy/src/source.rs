@@ -1,18 +1,42 @@
 //! Rust source with its comments and literals told apart from its code: a lexer, no parser.
 
+use std::ops::Range;
+
 /// One Rust file, ready for rules that look at code and not at what is said about it.
 #[derive(Debug)]
 pub struct Source {
     /// The file, character by character, with a blank for each character that is not code.
     code: Vec<char>,
+    comments: Vec<Comment>,
+}
+
+/// One comment with its marks: a `//` to the end of its line, or all of a `/* */`.
+#[derive(Debug)]
+pub(crate) struct Comment {
+    /// The line of its first character, counted from 1.
+    pub(crate) line: usize,
+    pub(crate) text: String,
 }
 
 impl Source {
     /// Never fails: what does not compile is the compiler's to report.
     pub fn parse(text: &str) -> Self {
-        let mut lexer = Lexer { rest: text.chars().collect(), at: 0, code: Vec::new() };
+        let rest: Vec<char> = text.chars().collect();
+        let mut lexer = Lexer { rest, at: 0, code: Vec::new(), comments: Vec::new() };
         while lexer.step() {}
-        Self { code: lexer.code }
+        let (mut line, mut at) = (1, 0);
+        let mut comments = Vec::new();
+        for range in lexer.comments {
+            line += lexer.rest[at..range.start].iter().filter(|c| **c == '\n').count();
+            at = range.start;
+            comments.push(Comment { line, text: lexer.rest[range].iter().collect() });
+        }
+        Self { code: lexer.code, comments }
+    }
+
+    /// The comments in the order of the file.
+    pub(crate) fn comments(&self) -> &[Comment] {
+        &self.comments
     }
 
     /// The lines, counted from 1, without comments, and without what is between quotes.
@@ -84,15 +108,23 @@ struct Lexer {
     rest: Vec<char>,
     at: usize,
     code: Vec<char>,
+    comments: Vec<Range<usize>>,
 }
 
 impl Lexer {
     /// Takes one character of code, or one whole comment or literal; false at the end.
     fn step(&mut self) -> bool {
         let Some(c) = self.peek(0) else { return false };
+        let start = self.at;
         match (c, self.peek(1)) {
-            ('/', Some('/')) => self.blank_until(|lexer| lexer.peek(0) == Some('\n')),
-            ('/', Some('*')) => self.block_comment(),
+            ('/', Some('/')) => {
+                self.blank_until(|lexer| lexer.peek(0) == Some('\n'));
+                self.comments.push(start..self.at);
+            }
+            ('/', Some('*')) => {
+                self.block_comment();
+                self.comments.push(start..self.at);
+            }
             ('"', _) => self.quoted('"'),
             ('r', Some('"' | '#')) if !self.inside_word() && self.raw_string() => {}
             ('\'', _) if self.is_char_literal() => self.quoted('\''),
