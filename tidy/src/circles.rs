@@ -57,7 +57,8 @@ fn arrows(folder: &str, repository: &Repository) -> BTreeMap<String, BTreeSet<St
     let mut arrows = BTreeMap::new();
     for (module, file) in &modules {
         let mut imported = BTreeSet::new();
-        for path in paths(&file.text, module) {
+        let Some(source) = repository.source(file) else { continue };
+        for path in paths(source, module) {
             // The longest front of the path that is a file; the rest is an item in it.
             let target = (1..=path.len()).rev().find_map(|len| modules.get(&path[..len]));
             imported.extend(target.filter(|target| target.path != file.path).map(name));
@@ -77,10 +78,9 @@ fn module_of(path: &str) -> Vec<String> {
     }
 }
 
-/// The paths in `text`, which is in `module`, that begin with `crate` or `super`, from the root of
-/// the crate.
-fn paths(text: &str, module: &[String]) -> Vec<Vec<String>> {
-    let lines: Vec<_> = Source::parse(text).shipped_lines();
+/// The paths in a file of `module` that begin with `crate` or `super`, from the root of the crate.
+fn paths(source: &Source, module: &[String]) -> Vec<Vec<String>> {
+    let lines: Vec<_> = source.shipped_lines();
     let tokens: Vec<&str> = lines.iter().flat_map(|(_, line)| split(line)).collect();
     let mut found = Vec::new();
     let mut left = &tokens[..];

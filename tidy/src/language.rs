@@ -32,8 +32,8 @@ impl Language {
     pub fn of(repository: &Repository) -> Self {
         let mut language = Self::without_files(repository);
         for file in &repository.files {
-            if file.extension() == "rs" {
-                language.add_rust(file, &Source::parse(&file.text));
+            if let Some(source) = repository.source(file) {
+                language.add_rust(file, source);
             } else {
                 language.add(file);
             }

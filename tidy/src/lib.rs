@@ -32,12 +32,11 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
         text::check(file, &mut findings);
         pages::check_links(file, repository, &mut findings);
         layers::check_manifest(file, &mut findings);
-        if file.extension() == "rs" {
-            let source = Source::parse(&file.text);
-            rust::check(file, &source, &mut findings);
-            language.add_rust(file, &source);
+        if let Some(source) = repository.source(file) {
+            rust::check(file, source, &mut findings);
+            language.add_rust(file, source);
             if !repository.is_test(file) {
-                layers::check_source(file, &source, &mut findings);
+                layers::check_source(file, source, &mut findings);
             }
         } else {
             language.add(file);

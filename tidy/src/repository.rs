@@ -1,7 +1,7 @@
 //! The files that git tracks or would track, read into memory.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -22,6 +22,8 @@ pub struct Repository {
     paths: BTreeSet<String>,
     /// Rust files, and folders, that a `#[cfg(test)] mod name;` brings in; without `.rs`.
     test_modules: BTreeSet<PathBuf>,
+    /// The parsed Rust files by their paths.
+    sources: BTreeMap<String, Source>,
     history: History,
     /// None for a repository in memory.
     root: Option<PathBuf>,
@@ -47,9 +49,18 @@ impl Repository {
 
     /// A repository of just these files.
     pub fn new(files: Vec<File>) -> Self {
-        let test_modules = files.iter().flat_map(test_modules).collect();
+        let rust_files = files.iter().filter(|file| file.extension() == "rs");
+        let sources: BTreeMap<_, _> =
+            rust_files.map(|file| (file.path.clone(), Source::parse(&file.text))).collect();
+        let modules = |(path, source): (&String, &Source)| test_modules(path, source);
+        let test_modules = sources.iter().flat_map(modules).collect();
         let paths = files.iter().flat_map(|file| with_folders(&file.path)).collect();
-        Self { files, paths, test_modules, ..Self::default() }
+        Self { files, paths, test_modules, sources, ..Self::default() }
+    }
+
+    /// The code of `file`, if that is a Rust file.
+    pub(crate) fn source(&self, file: &File) -> Option<&Source> {
+        self.sources.get(&file.path)
     }
 
     pub(crate) fn history(&self) -> &History {
@@ -124,15 +135,12 @@ fn with_folders(path: &str) -> impl Iterator<Item = String> {
     ends.map(|end| path[..end].to_owned()).collect::<Vec<_>>().into_iter()
 }
 
-/// The modules that `file` declares for tests only.
-fn test_modules(file: &File) -> Vec<PathBuf> {
-    if file.extension() != "rs" {
-        return Vec::new();
-    }
-    let path = Path::new(&file.path);
+/// The modules that a file declares for tests only.
+fn test_modules(path: &str, source: &Source) -> Vec<PathBuf> {
+    let path = Path::new(path);
     let folder = match path.file_name().and_then(|name| name.to_str()) {
         Some("lib.rs" | "main.rs" | "mod.rs") => path.with_file_name(""),
         _ => path.with_extension(""),
     };
-    Source::parse(&file.text).test_modules().map(|name| folder.join(name)).collect()
+    source.test_modules().map(|name| folder.join(name)).collect()
 }

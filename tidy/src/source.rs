@@ -6,7 +6,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Source {
     /// The file, character by character, with a blank for each character that is not code.
-    code: Vec<char>,
+    code: String,
     comments: Vec<Comment>,
 }
 
@@ -22,7 +22,8 @@ impl Source {
     /// Never fails: what does not compile is the compiler's to report.
     pub fn parse(text: &str) -> Self {
         let rest: Vec<char> = text.chars().collect();
-        let mut lexer = Lexer { rest, at: 0, code: Vec::new(), comments: Vec::new() };
+        let mut lexer =
+            Lexer { rest, at: 0, code: String::with_capacity(text.len()), comments: Vec::new() };
         while lexer.step() {}
         let (mut line, mut at) = (1, 0);
         let mut comments = Vec::new();
@@ -40,15 +41,14 @@ impl Source {
     }
 
     /// The lines, counted from 1, without comments, and without what is between quotes.
-    pub fn code_lines(&self) -> impl Iterator<Item = (usize, String)> {
-        self.code.split(|c| *c == '\n').enumerate().map(|(i, line)| (i + 1, line.iter().collect()))
+    pub fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.code.split('\n').enumerate().map(|(i, line)| (i + 1, line))
     }
 
     /// The lines of [`Self::code_lines`], without items marked `#[cfg(test)]`.
     pub fn shipped_lines(&self) -> Vec<(usize, String)> {
-        let code: String = self.code.iter().collect();
-        let mut shipped = String::with_capacity(code.len());
-        let mut rest = code.as_str();
+        let mut shipped = String::with_capacity(self.code.len());
+        let mut rest = self.code.as_str();
         while let Some(start) = rest.find(CFG_TEST) {
             shipped.push_str(&rest[..start]);
             let item = &rest[start..];
@@ -61,10 +61,8 @@ impl Source {
     }
 
     /// The names in `#[cfg(test)] mod name;`.
-    pub fn test_modules(&self) -> impl Iterator<Item = String> {
-        let code: String = self.code.iter().collect();
-        let items: Vec<_> = code.split(CFG_TEST).skip(1).map(str::to_owned).collect();
-        items.into_iter().filter_map(|item| {
+    pub fn test_modules(&self) -> impl Iterator<Item = String> + '_ {
+        self.code.split(CFG_TEST).skip(1).filter_map(|item| {
             let (declaration, _) = item.split_once(';')?;
             let name = declaration.trim().trim_start_matches("pub ").strip_prefix("mod ")?;
             name.chars().all(is_word).then(|| name.to_owned())
@@ -107,7 +105,7 @@ const CFG_TEST: &str = "#[cfg(test)]";
 struct Lexer {
     rest: Vec<char>,
     at: usize,
-    code: Vec<char>,
+    code: String,
     comments: Vec<Range<usize>>,
 }
 
