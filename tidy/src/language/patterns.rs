@@ -21,7 +21,7 @@ pub(super) enum Pattern {
     TestName,
     /// A sentence of a page with more than [`SENTENCE_MAX`] words.
     Sentence,
-    /// The median length of the names of tests, if it is above [`TEST_MEDIAN_GOOD`].
+    /// The median length of the names of all tests, if it is above [`TEST_MEDIAN_GOOD`].
     TestMedian,
     /// The average words in a sentence of a page, rounded up, if it is above [`AVERAGE_GOOD`].
     SentenceAverage,
