@@ -1,4 +1,4 @@
-//! How many files of each crate lie in circles of imports: at most [`BUDGETS`], which only fall.
+//! The count of files of each crate in circles of imports: at most [`BUDGETS`], which only fall.
 //!
 //! An arrow leads from a file to each file that it reaches by a path that begins with `crate` or
 //! `super`, in `use` declarations and elsewhere, tests excluded. A file and its own submodules are
@@ -12,7 +12,7 @@ use crate::{
     source::Source,
 };
 
-/// Adds each crate whose files in circles are more, or fewer, than its budget.
+/// Adds each crate with more, or fewer, files in circles than its budget.
 pub(crate) fn check(repository: &Repository, findings: &mut Vec<Finding>) {
     check_against(&BUDGETS, repository, findings);
 }

@@ -1,8 +1,8 @@
-//! The rules of CONTRIBUTING.md that a program can check: [`check`] finds what breaks them in a
+//! The rules of CONTRIBUTING.md that a program can check: [`check`] finds violations in a
 //! [`Repository`].
 //!
-//! What rustfmt, clippy and cargo-deny check is not checked again. A message says what to do
-//! instead; a remark made twice in review belongs here.
+//! Rules of rustfmt, clippy and cargo-deny are not checked again. A message names the remedy. A
+//! remark made twice in review belongs here.
 #![forbid(unsafe_code)]
 
 mod circles;
@@ -58,9 +58,9 @@ pub struct Finding {
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
-    /// What is wrong, and what to do instead.
+    /// The mistake and its remedy.
     pub message: String,
-    /// Whether it fails the check; the others are only said.
+    /// Whether it fails the check; others are warnings.
     pub fatal: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::{
 pub struct Repository {
     /// In the order of their paths.
     pub files: Vec<File>,
-    /// All that stands in it, with or without text, and the folders above.
+    /// All of its files, with or without text, and the folders above.
     paths: BTreeSet<String>,
     /// Rust files, and folders, that a `#[cfg(test)] mod name;` brings in; without `.rs`.
     test_modules: BTreeSet<PathBuf>,
@@ -30,7 +30,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Reads the work tree at `root`: what git tracks, and what it neither tracks nor ignores.
+    /// Reads the files of the work tree at `root`, except those that git ignores.
     pub fn read(root: &Path) -> io::Result<Self> {
         let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let paths = git(root, &listing)?;
@@ -72,7 +72,7 @@ impl Repository {
         AddedLines::since(self.root.as_deref()?, file)
     }
 
-    /// Whether a file or folder stands at `path`, which is relative to the root.
+    /// Whether a file or folder is at `path`, which is relative to the root.
     pub fn has(&self, path: &str) -> bool {
         self.paths.contains(path)
     }
@@ -100,7 +100,7 @@ pub struct File {
 }
 
 impl File {
-    /// `None` for what has no text: binary data, folders of other repositories, and files that are
+    /// `None` without text: binary data, folders of other repositories, and files that are
     /// tracked but deleted.
     fn read(root: &Path, path: &str) -> io::Result<Option<Self>> {
         let full = root.join(path);

@@ -1,8 +1,8 @@
-//! Rust source with its comments and literals told apart from its code: a lexer, no parser.
+//! Rust source with its comments and literals apart from its code: a lexer, no parser.
 
 use std::ops::Range;
 
-/// One Rust file, ready for rules that look at code and not at what is said about it.
+/// One Rust file, ready for rules that look at code only, or at comments only.
 #[derive(Debug)]
 pub struct Source {
     /// The file, character by character, with a blank for each character that is not code.
@@ -19,7 +19,7 @@ pub(crate) struct Comment {
 }
 
 impl Source {
-    /// Never fails: what does not compile is the compiler's to report.
+    /// Never fails: the compiler reports invalid code.
     pub fn parse(text: &str) -> Self {
         let rest: Vec<char> = text.chars().collect();
         let mut lexer =
@@ -40,7 +40,7 @@ impl Source {
         &self.comments
     }
 
-    /// The lines, counted from 1, without comments, and without what is between quotes.
+    /// The lines, counted from 1, without comments, and without text between quotes.
     pub fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.split('\n').enumerate().map(|(i, line)| (i + 1, line))
     }
@@ -193,7 +193,7 @@ impl Lexer {
         self.at += 1;
     }
 
-    /// False, with nothing taken, if this is no raw string but, say, `r#type`.
+    /// False, with nothing taken, if this is no raw string but a name such as `r#type`.
     fn raw_string(&mut self) -> bool {
         let hashes = self.rest[self.at + 1..].iter().take_while(|c| **c == '#').count();
         if self.peek(1 + hashes) != Some('"') {

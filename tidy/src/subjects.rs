@@ -7,7 +7,7 @@ use crate::{
     history::{Commit, History},
 };
 
-/// Adds the commits whose subjects have another form, if they are more than the budget.
+/// Adds the commits with subjects of another form, if they are more than the budget.
 pub(crate) fn check(repository: &Repository, findings: &mut Vec<Finding>) {
     check_history(repository.history(), BUDGET, findings);
 }

@@ -16,7 +16,7 @@ fn a_crate_root_forbids_unsafe() {
 }
 
 #[test]
-fn what_others_call_denies_unsafe_but_where_a_module_says_so() {
+fn foreign_interface_denies_unsafe() {
     breaks("forbid-unsafe", "node/src/lib.rs", "//! An addon.\n");
     holds("node/src/lib.rs", "//! An addon.\n#![deny(unsafe_code)]\n");
     breaks("forbid-unsafe", "client-c/src/lib.rs", "//! Behind a header.\n");

@@ -2,7 +2,7 @@
 
 use crate::{Finding, repository::File, source::contains_words};
 
-/// Adds what the text of `file` breaks.
+/// Adds the violations in the text of `file`.
 pub(crate) fn check(file: &File, findings: &mut Vec<Finding>) {
     if !GENERATED.contains(&file.name()) && !file.path.starts_with(SEEDS) {
         check_shape(file, findings);
@@ -51,7 +51,7 @@ fn check_words(file: &File, findings: &mut Vec<Finding>) {
         }
         let lower = line.to_lowercase();
         for host in REGISTRY_HOSTS.iter().filter(|host| lower.contains(*host)) {
-            let message = format!("`{host}` is a registry's host: say cargo, npm, apt ... instead");
+            let message = format!("`{host}` is a registry's host: write cargo, npm, apt ...");
             findings.push(Finding::new(file, number, "registry-host", message));
         }
         for path in MACHINE_PATHS.iter().filter(|path| contains_path(line, path)) {
@@ -78,10 +78,10 @@ const LINES_MAX: usize = 800;
 /// Written by programs.
 const GENERATED: [&str; 3] = ["Cargo.lock", "go.sum", "package-lock.json"];
 
-/// What strangers send, byte for byte.
+/// Input of strangers, byte for byte.
 const SEEDS: &str = "fuzz/seeds/";
 
-/// What people read first, beside `docs/`: as wide as code.
+/// The first pages that people read, besides `docs/`: as wide as code.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"];
 
 /// Extensions of files that people read as code; scripts are known by their first line.
