@@ -1,4 +1,4 @@
-//! How many files of each crate lie in circles of imports: at most [`BUDGETS`], which only fall.
+//! The count of files of each crate in circles of imports: at most [`BUDGETS`], which only fall.
 //!
 //! An arrow leads from a file to each file that it reaches by a path that begins with `crate` or
 //! `super`, in `use` declarations and elsewhere, tests excluded. A file and its own submodules are
@@ -12,7 +12,7 @@ use crate::{
     source::Source,
 };
 
-/// Adds each crate whose files in circles are more, or fewer, than its budget.
+/// Adds each crate with more, or fewer, files in circles than its budget.
 pub(crate) fn check(repository: &Repository, findings: &mut Vec<Finding>) {
     check_against(&BUDGETS, repository, findings);
 }
@@ -57,7 +57,8 @@ fn arrows(folder: &str, repository: &Repository) -> BTreeMap<String, BTreeSet<St
     let mut arrows = BTreeMap::new();
     for (module, file) in &modules {
         let mut imported = BTreeSet::new();
-        for path in paths(&file.text, module) {
+        let Some(source) = repository.source(file) else { continue };
+        for path in paths(source, module) {
             // The longest front of the path that is a file; the rest is an item in it.
             let target = (1..=path.len()).rev().find_map(|len| modules.get(&path[..len]));
             imported.extend(target.filter(|target| target.path != file.path).map(name));
@@ -77,10 +78,9 @@ fn module_of(path: &str) -> Vec<String> {
     }
 }
 
-/// The paths in `text`, which is in `module`, that begin with `crate` or `super`, from the root of
-/// the crate.
-fn paths(text: &str, module: &[String]) -> Vec<Vec<String>> {
-    let lines: Vec<_> = Source::parse(text).shipped_lines();
+/// The paths in a file of `module` that begin with `crate` or `super`, from the root of the crate.
+fn paths(source: &Source, module: &[String]) -> Vec<Vec<String>> {
+    let lines: Vec<_> = source.shipped_lines();
     let tokens: Vec<&str> = lines.iter().flat_map(|(_, line)| split(line)).collect();
     let mut found = Vec::new();
     let mut left = &tokens[..];

@@ -1,4 +1,4 @@
-//! Rules about what a crate may use: arrows point down, and sockets, clocks, locks have one layer.
+//! Rules about the uses of a crate: arrows point down, and sockets, clocks, locks have one layer.
 
 use crate::{
     Finding,
@@ -27,7 +27,7 @@ pub(crate) fn check_manifest(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Adds what a Rust file, outside its tests, uses that its layer leaves to another.
+/// Adds the words of a Rust file, outside its tests, that its layer leaves to another.
 pub(crate) fn check_source(file: &File, source: &Source, findings: &mut Vec<Finding>) {
     let Some(layer) = layer_of(file) else { return };
     let lines = source.shipped_lines();
@@ -131,12 +131,12 @@ fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// What one crate may use.
+/// The permissions of one crate.
 struct Layer {
     folder: &'static str,
     /// Crates of this workspace.
     may_use: &'static [&'static str],
-    /// Whole words outside tests, each with what to do instead.
+    /// Whole words outside tests, each with its replacement.
     bans: &'static [(&'static str, &'static str)],
 }
 
@@ -344,7 +344,7 @@ static LAYERS: [Layer; 37] = [
         bans: &[],
     },
     Layer { folder: "sealane/sandbox", may_use: &["sealane-operator"], bans: &[] },
-    // A process of its own, which alone speaks to authorities: nothing links it.
+    // A separate process, which alone speaks to authorities: nothing links it.
     Layer {
         folder: "agent",
         may_use: &[
@@ -370,7 +370,7 @@ static LAYERS: [Layer; 37] = [
         ],
         bans: &[],
     },
-    // What all programs of ours read from their operator, and say to them.
+    // Input from operators, and output to them, of all our programs.
     Layer {
         folder: "operator",
         may_use: &["sealane-certificate-files", "sealane-engine", "sealane-store"],

@@ -1,19 +1,23 @@
-//! The rules of CONTRIBUTING.md that a program can check: [`check`] finds what breaks them in a
+//! The rules of CONTRIBUTING.md that a program can check: [`check`] finds violations in a
 //! [`Repository`].
 //!
-//! What rustfmt, clippy and cargo-deny check is not checked again. A message says what to do
-//! instead; a remark made twice in review belongs here.
+//! Rules of rustfmt, clippy and cargo-deny are not checked again. A message names the remedy. A
+//! remark made twice in review belongs here.
 #![forbid(unsafe_code)]
 
 mod circles;
+mod history;
+mod language;
 mod layers;
 mod names;
 mod pages;
 mod repository;
 mod rust;
 mod source;
+mod subjects;
 mod text;
 
+pub use language::{LANGUAGE_FILE, Language};
 pub use repository::{File, Repository};
 pub use source::Source;
 
@@ -22,19 +26,24 @@ use std::fmt;
 /// Everything in `repository` that breaks a rule, in the order of its files.
 pub fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut language = Language::without_files(repository);
     for file in &repository.files {
         names::check(file, &mut findings);
         text::check(file, &mut findings);
         pages::check_links(file, repository, &mut findings);
         layers::check_manifest(file, &mut findings);
-        if file.extension() == "rs" {
-            let source = Source::parse(&file.text);
-            rust::check(file, &source, &mut findings);
+        if let Some(source) = repository.source(file) {
+            rust::check(file, source, &mut findings);
+            language.add_rust(file, source);
             if !repository.is_test(file) {
-                layers::check_source(file, &source, &mut findings);
+                layers::check_source(file, source, &mut findings);
             }
+        } else {
+            language.add(file);
         }
     }
+    language.check(repository, &mut findings);
+    subjects::check(repository, &mut findings);
     circles::check(repository, &mut findings);
     pages::check_commands(repository, &mut findings);
     findings
@@ -49,9 +58,9 @@ pub struct Finding {
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
-    /// What is wrong, and what to do instead.
+    /// The mistake and its remedy.
     pub message: String,
-    /// Whether it fails the check; the others are only said.
+    /// Whether it fails the check; others are warnings.
     pub fatal: bool,
 }
 

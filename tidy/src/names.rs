@@ -2,11 +2,11 @@
 
 use crate::{Finding, repository::File};
 
-/// Adds what `file` breaks by its name and mode.
+/// Adds the violations in the name and mode of `file`.
 pub(crate) fn check(file: &File, findings: &mut Vec<Finding>) {
     let words = file.path.split(['/', '.', '_', '-']);
     for word in words.filter(|word| BANNED_NAMES.contains(word)) {
-        let message = format!("`{word}` says nothing: name the file for what it is about");
+        let message = format!("`{word}` has no meaning: name the file after its subject");
         findings.push(Finding::new(file, 1, "name", message));
     }
     let script = file.text.starts_with("#!/");

@@ -1,9 +1,10 @@
 //! Rules about pages that people read: links lead somewhere, and every command is known to work.
 //!
 //! A command is a line of a fenced block of `sh` in README.md or in `docs/`. `docs/commands.toml`
-//! says of each which test runs it, or when it last ran if that takes too long. A page with blocks
-//! of `console` is a transcript: the list names the program that replays it, and it has its last
-//! day.
+//! names the test that runs it, or the day of its last run if that takes too long.
+//!
+//! A page with blocks of `console` is a transcript: the list names the program that replays it, and
+//! the page has the day of the last replay.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +32,7 @@ pub(crate) fn check_links(file: &File, repository: &Repository, findings: &mut V
     }
 }
 
-/// Adds the commands of pages that the list has not, and what in the list is not so.
+/// Adds the commands that the list lacks, and the entries of the list that are wrong.
 pub(crate) fn check_commands(repository: &Repository, findings: &mut Vec<Finding>) {
     let none = File { path: LIST.to_owned(), text: String::new(), executable: false };
     let list = repository.files.iter().find(|file| file.path == LIST).unwrap_or(&none);
@@ -53,7 +54,7 @@ pub(crate) fn check_commands(repository: &Repository, findings: &mut Vec<Finding
     for file in repository.files.iter().filter(|file| is_page(file)) {
         let transcript = transcript(&file.text);
         if transcript.is_some() && !has_its_day(&file.text) {
-            let message = format!("say in a line when it ran: {REPLAYED}YYYY-MM-DD: ...");
+            let message = format!("add a line with the day of its run: {REPLAYED}YYYY-MM-DD: ...");
             findings.push(Finding::new(file, 1, "command", message));
         }
         let transcript = transcript.map(|number| (number, file.path.clone()));
@@ -61,27 +62,28 @@ pub(crate) fn check_commands(repository: &Repository, findings: &mut Vec<Finding
             match entries.get_mut(&command) {
                 Some((_, is_shown)) => *is_shown = true,
                 None => {
-                    let message = format!("`{command}` is not in {LIST}: say there what runs it");
+                    let message =
+                        format!("`{command}` is not in {LIST}: add it with the test that runs it");
                     findings.push(Finding::new(file, number, "command", message));
                 }
             }
         }
     }
     for (command, (number, _)) in entries.iter().filter(|(_, (_, is_shown))| !is_shown) {
-        let message = format!("`{command}` stands on no page: take it out");
+        let message = format!("`{command}` is on no page: remove it");
         findings.push(Finding::new(list, *number, "command", message));
     }
 }
 
-/// Whether `file` is a page whose commands people type.
+/// Whether `file` is a page with commands that people type.
 fn is_page(file: &File) -> bool {
     file.extension() == "md" && (file.path == "README.md" || file.path.starts_with("docs/"))
 }
 
-/// What is wrong with what the list says of a command, in one of its tables.
+/// The mistake in the entry of a command, in one of the tables of the list.
 fn wrong_in(table: &str, command: &str, proof: &str, repository: &Repository) -> Option<String> {
     match table {
-        "elsewhere" => proof.is_empty().then(|| "say why it cannot run here".to_owned()),
+        "elsewhere" => proof.is_empty().then(|| "add the reason why it cannot run here".to_owned()),
         "long" => (!begins_with_date(proof))
             .then(|| format!("`{proof}`: begin with the date of its last run, YYYY-MM-DD")),
         "replayed" => (!repository.has(proof))
@@ -95,7 +97,7 @@ fn wrong_in(table: &str, command: &str, proof: &str, repository: &Repository) ->
             };
             let mut options = command.split(' ').filter(|word| word.starts_with("--"));
             let untried = options.find(|option| !file.text.contains(option))?;
-            Some(format!("{path} never says {untried}: let the test run the command as it stands"))
+            Some(format!("{path} lacks {untried}: let the test run the same command"))
         }
         other => {
             Some(format!("no table [{other}]: it is [elsewhere], [long], [replayed] or [run]"))
@@ -103,7 +105,7 @@ fn wrong_in(table: &str, command: &str, proof: &str, repository: &Repository) ->
     }
 }
 
-/// The line in which `text` has the first commands with what they print.
+/// The line in which `text` has the first commands with their output.
 fn transcript(text: &str) -> Option<usize> {
     numbered(text).find(|(_, line)| *line == "```console").map(|(number, _)| number)
 }
@@ -160,7 +162,7 @@ fn commands(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The lines that are no code, each with its number, without what stands between backticks.
+/// The lines that are no code, each with its number, without text between backticks.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut in_code = false;
     let lines = numbered(text).filter(|(_, line)| {
@@ -175,7 +177,7 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(i, line)| (i + 1, line))
 }
 
-/// Where `link` leads from `folder`, from the root of the repository; none if out of it.
+/// The target of `link` from `folder`, from the root of the repository; none if out of it.
 fn resolved(folder: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in link.split('/').filter(|part| !part.is_empty() && *part != ".") {
@@ -188,7 +190,7 @@ fn resolved(folder: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// What the line with the day of a transcript begins with.
+/// The front of the line with the day of a transcript.
 const REPLAYED: &str = "Replayed on ";
-/// What is known of each command.
+/// The list of commands.
 const LIST: &str = "docs/commands.toml";

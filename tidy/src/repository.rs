@@ -1,39 +1,39 @@
 //! The files that git tracks or would track, read into memory.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use crate::source::Source;
+use crate::{
+    history::{AddedLines, History, git},
+    source::Source,
+    subjects,
+};
 
 /// All text files of the project.
 #[derive(Debug, Default)]
 pub struct Repository {
     /// In the order of their paths.
     pub files: Vec<File>,
-    /// All that stands in it, with or without text, and the folders above.
+    /// All of its files, with or without text, and the folders above.
     paths: BTreeSet<String>,
     /// Rust files, and folders, that a `#[cfg(test)] mod name;` brings in; without `.rs`.
     test_modules: BTreeSet<PathBuf>,
+    /// The parsed Rust files by their paths.
+    sources: BTreeMap<String, Source>,
+    history: History,
+    /// None for a repository in memory.
+    root: Option<PathBuf>,
 }
 
 impl Repository {
-    /// Reads the work tree at `root`: what git tracks, and what it neither tracks nor ignores.
+    /// Reads the files of the work tree at `root`, except those that git ignores.
     pub fn read(root: &Path) -> io::Result<Self> {
-        let listing = Command::new("git")
-            // A clone made by somebody else, as machines that run checks often have it.
-            .args(["-c", "safe.directory=*", "ls-files", "-z"])
-            .args(["--cached", "--others", "--exclude-standard"])
-            .current_dir(root)
-            .output()?;
-        if !listing.status.success() {
-            return Err(io::Error::other(String::from_utf8_lossy(&listing.stderr).into_owned()));
-        }
-        let paths = String::from_utf8_lossy(&listing.stdout).into_owned();
+        let listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let paths = git(root, &listing)?;
         let paths: BTreeSet<&str> = paths.split('\0').filter(|path| !path.is_empty()).collect();
         let mut files = Vec::new();
         for path in &paths {
@@ -42,17 +42,37 @@ impl Repository {
         let mut repository = Self::new(files);
         let there = paths.into_iter().filter(|path| root.join(path).exists());
         repository.paths.extend(there.flat_map(with_folders));
+        repository.history = History::read(root, subjects::BASE);
+        repository.root = Some(root.to_owned());
         Ok(repository)
     }
 
     /// A repository of just these files.
     pub fn new(files: Vec<File>) -> Self {
-        let test_modules = files.iter().flat_map(test_modules).collect();
+        let rust_files = files.iter().filter(|file| file.extension() == "rs");
+        let sources: BTreeMap<_, _> =
+            rust_files.map(|file| (file.path.clone(), Source::parse(&file.text))).collect();
+        let modules = |(path, source): (&String, &Source)| test_modules(path, source);
+        let test_modules = sources.iter().flat_map(modules).collect();
         let paths = files.iter().flat_map(|file| with_folders(&file.path)).collect();
-        Self { files, paths, test_modules }
+        Self { files, paths, test_modules, sources, ..Self::default() }
     }
 
-    /// Whether a file or folder stands at `path`, which is relative to the root.
+    /// The code of `file`, if that is a Rust file.
+    pub(crate) fn source(&self, file: &File) -> Option<&Source> {
+        self.sources.get(&file.path)
+    }
+
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The lines added after the last commit that changed `file`, if git knows them.
+    pub(crate) fn added_since(&self, file: &str) -> Option<AddedLines> {
+        AddedLines::since(self.root.as_deref()?, file)
+    }
+
+    /// Whether a file or folder is at `path`, which is relative to the root.
     pub fn has(&self, path: &str) -> bool {
         self.paths.contains(path)
     }
@@ -80,7 +100,7 @@ pub struct File {
 }
 
 impl File {
-    /// `None` for what has no text: binary data, folders of other repositories, and files that are
+    /// `None` without text: binary data, folders of other repositories, and files that are
     /// tracked but deleted.
     fn read(root: &Path, path: &str) -> io::Result<Option<Self>> {
         let full = root.join(path);
@@ -115,15 +135,12 @@ fn with_folders(path: &str) -> impl Iterator<Item = String> {
     ends.map(|end| path[..end].to_owned()).collect::<Vec<_>>().into_iter()
 }
 
-/// The modules that `file` declares for tests only.
-fn test_modules(file: &File) -> Vec<PathBuf> {
-    if file.extension() != "rs" {
-        return Vec::new();
-    }
-    let path = Path::new(&file.path);
+/// The modules that a file declares for tests only.
+fn test_modules(path: &str, source: &Source) -> Vec<PathBuf> {
+    let path = Path::new(path);
     let folder = match path.file_name().and_then(|name| name.to_str()) {
         Some("lib.rs" | "main.rs" | "mod.rs") => path.with_file_name(""),
         _ => path.with_extension(""),
     };
-    Source::parse(&file.text).test_modules().map(|name| folder.join(name)).collect()
+    source.test_modules().map(|name| folder.join(name)).collect()
 }

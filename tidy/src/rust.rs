@@ -6,22 +6,22 @@ use crate::{
     source::{Source, contains_words},
 };
 
-/// Adds what a Rust file breaks.
+/// Adds the violations in a Rust file.
 pub(crate) fn check(file: &File, source: &Source, findings: &mut Vec<Finding>) {
     if !file.text.starts_with("//!") {
-        let message = "begin with `//!` and one sentence about what the file is for";
+        let message = "begin with `//!` and one sentence about the subject of the file";
         findings.push(Finding::new(file, 1, "module-doc", message));
     }
     let may_be_unsafe = may_be_unsafe(file);
-    if let Some(said) = said_by_root(file)
-        && !file.text.contains(said)
+    if let Some(attribute) = attribute_of_root(file)
+        && !file.text.contains(attribute)
     {
-        let message = format!("a crate's root says `{said}`");
+        let message = format!("add `{attribute}`: a crate's root has it");
         findings.push(Finding::new(file, 1, "forbid-unsafe", message));
     }
     for number in ports_let_go(source) {
-        let message = "the port is anybody's at the end of this statement: keep the listener, or \
-                       take a ReservedPort";
+        let message = "another process can take the port after this statement: keep the \
+                       listener, or take a ReservedPort";
         findings.push(Finding::new(file, number, "free-port", message));
     }
     for (number, word) in docs_without_noun(&file.text) {
@@ -29,25 +29,25 @@ pub(crate) fn check(file: &File, source: &Source, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(file, number, "doc-noun", message));
     }
     for (number, code) in source.code_lines() {
-        if !may_be_unsafe && contains_words(&code, "unsafe") {
+        if !may_be_unsafe && contains_words(code, "unsafe") {
             let message = format!("unsafe is for {UNSAFE_CRATES:?}: rustix has safe system calls");
             findings.push(Finding::new(file, number, "unsafe", message));
         }
         if let Some((_, name)) = code.split_once("fn get_") {
             let name: String = name.chars().take_while(|c| c.is_alphanumeric()).collect();
-            let message = format!("`get_{name}`: leave `get_` off, or say what the work is");
+            let message = format!("`get_{name}`: remove `get_`, or name the work with a verb");
             findings.push(Finding::new(file, number, "get-prefix", message));
         }
-        for word in BANNED_MODULES {
-            if contains_words(&code, &format!("mod {word}")) {
-                let message = format!("`mod {word}` says nothing: name what it is about");
-                findings.push(Finding::new(file, number, "name", message));
-            }
+        let module = code.split_once("mod ").map_or("", |(_, name)| name);
+        let word = module.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
+        if BANNED_MODULES.contains(&word) {
+            let message = format!("`mod {word}` has no meaning: name its subject");
+            findings.push(Finding::new(file, number, "name", message));
         }
     }
 }
 
-/// The first lines of doc comments that begin with a word for what they do not name.
+/// The first lines of doc comments that begin with a word for an unnamed thing.
 fn docs_without_noun(text: &str) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
     let mut before = None;
@@ -70,6 +70,9 @@ fn docs_without_noun(text: &str) -> Vec<(usize, &'static str)> {
 fn ports_let_go(source: &Source) -> Vec<usize> {
     let mut found = Vec::new();
     let mut statement = String::new();
+    if !source.code_lines().any(|(_, code)| code.contains("Listener::bind(")) {
+        return found;
+    }
     for (number, code) in source.code_lines() {
         for c in code.chars().filter(|c| !c.is_whitespace()) {
             match c {
@@ -84,14 +87,14 @@ fn ports_let_go(source: &Source) -> Vec<usize> {
     found
 }
 
-/// What `file` says of unsafe code, if it is a crate's root.
-fn said_by_root(file: &File) -> Option<&'static str> {
+/// The attribute about unsafe code that `file` needs, if it is a crate's root.
+fn attribute_of_root(file: &File) -> Option<&'static str> {
     let path = file.path.as_str();
     let is_root =
         path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") || path.contains("/src/bin/");
     match file.top() {
         _ if !is_root => None,
-        // Macros that a crate needs may contain it; the module that writes it says so.
+        // Macros that a crate needs may contain it; the module with it has an attribute.
         "client-c" | "node" => Some("#![deny(unsafe_code)]"),
         _ if may_be_unsafe(file) => None,
         _ => Some("#![forbid(unsafe_code)]"),

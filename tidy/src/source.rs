@@ -1,30 +1,54 @@
-//! Rust source with its comments and literals told apart from its code: a lexer, no parser.
+//! Rust source with its comments and literals apart from its code: a lexer, no parser.
 
-/// One Rust file, ready for rules that look at code and not at what is said about it.
+use std::ops::Range;
+
+/// One Rust file, ready for rules that look at code only, or at comments only.
 #[derive(Debug)]
 pub struct Source {
     /// The file, character by character, with a blank for each character that is not code.
-    code: Vec<char>,
+    code: String,
+    comments: Vec<Comment>,
+}
+
+/// One comment with its marks: a `//` to the end of its line, or all of a `/* */`.
+#[derive(Debug)]
+pub(crate) struct Comment {
+    /// The line of its first character, counted from 1.
+    pub(crate) line: usize,
+    pub(crate) text: String,
 }
 
 impl Source {
-    /// Never fails: what does not compile is the compiler's to report.
+    /// Never fails: the compiler reports invalid code.
     pub fn parse(text: &str) -> Self {
-        let mut lexer = Lexer { rest: text.chars().collect(), at: 0, code: Vec::new() };
+        let rest: Vec<char> = text.chars().collect();
+        let mut lexer =
+            Lexer { rest, at: 0, code: String::with_capacity(text.len()), comments: Vec::new() };
         while lexer.step() {}
-        Self { code: lexer.code }
+        let (mut line, mut at) = (1, 0);
+        let mut comments = Vec::new();
+        for range in lexer.comments {
+            line += lexer.rest[at..range.start].iter().filter(|c| **c == '\n').count();
+            at = range.start;
+            comments.push(Comment { line, text: lexer.rest[range].iter().collect() });
+        }
+        Self { code: lexer.code, comments }
     }
 
-    /// The lines, counted from 1, without comments, and without what is between quotes.
-    pub fn code_lines(&self) -> impl Iterator<Item = (usize, String)> {
-        self.code.split(|c| *c == '\n').enumerate().map(|(i, line)| (i + 1, line.iter().collect()))
+    /// The comments in the order of the file.
+    pub(crate) fn comments(&self) -> &[Comment] {
+        &self.comments
+    }
+
+    /// The lines, counted from 1, without comments, and without text between quotes.
+    pub fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.code.split('\n').enumerate().map(|(i, line)| (i + 1, line))
     }
 
     /// The lines of [`Self::code_lines`], without items marked `#[cfg(test)]`.
     pub fn shipped_lines(&self) -> Vec<(usize, String)> {
-        let code: String = self.code.iter().collect();
-        let mut shipped = String::with_capacity(code.len());
-        let mut rest = code.as_str();
+        let mut shipped = String::with_capacity(self.code.len());
+        let mut rest = self.code.as_str();
         while let Some(start) = rest.find(CFG_TEST) {
             shipped.push_str(&rest[..start]);
             let item = &rest[start..];
@@ -37,10 +61,8 @@ impl Source {
     }
 
     /// The names in `#[cfg(test)] mod name;`.
-    pub fn test_modules(&self) -> impl Iterator<Item = String> {
-        let code: String = self.code.iter().collect();
-        let items: Vec<_> = code.split(CFG_TEST).skip(1).map(str::to_owned).collect();
-        items.into_iter().filter_map(|item| {
+    pub fn test_modules(&self) -> impl Iterator<Item = String> + '_ {
+        self.code.split(CFG_TEST).skip(1).filter_map(|item| {
             let (declaration, _) = item.split_once(';')?;
             let name = declaration.trim().trim_start_matches("pub ").strip_prefix("mod ")?;
             name.chars().all(is_word).then(|| name.to_owned())
@@ -83,16 +105,24 @@ const CFG_TEST: &str = "#[cfg(test)]";
 struct Lexer {
     rest: Vec<char>,
     at: usize,
-    code: Vec<char>,
+    code: String,
+    comments: Vec<Range<usize>>,
 }
 
 impl Lexer {
     /// Takes one character of code, or one whole comment or literal; false at the end.
     fn step(&mut self) -> bool {
         let Some(c) = self.peek(0) else { return false };
+        let start = self.at;
         match (c, self.peek(1)) {
-            ('/', Some('/')) => self.blank_until(|lexer| lexer.peek(0) == Some('\n')),
-            ('/', Some('*')) => self.block_comment(),
+            ('/', Some('/')) => {
+                self.blank_until(|lexer| lexer.peek(0) == Some('\n'));
+                self.comments.push(start..self.at);
+            }
+            ('/', Some('*')) => {
+                self.block_comment();
+                self.comments.push(start..self.at);
+            }
             ('"', _) => self.quoted('"'),
             ('r', Some('"' | '#')) if !self.inside_word() && self.raw_string() => {}
             ('\'', _) if self.is_char_literal() => self.quoted('\''),
@@ -163,7 +193,7 @@ impl Lexer {
         self.at += 1;
     }
 
-    /// False, with nothing taken, if this is no raw string but, say, `r#type`.
+    /// False, with nothing taken, if this is no raw string but a name such as `r#type`.
     fn raw_string(&mut self) -> bool {
         let hashes = self.rest[self.at + 1..].iter().take_while(|c| **c == '#').count();
         if self.peek(1 + hashes) != Some('"') {

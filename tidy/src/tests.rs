@@ -16,7 +16,7 @@ fn a_crate_root_forbids_unsafe() {
 }
 
 #[test]
-fn what_others_call_denies_unsafe_but_where_a_module_says_so() {
+fn foreign_interface_denies_unsafe() {
     breaks("forbid-unsafe", "node/src/lib.rs", "//! An addon.\n");
     holds("node/src/lib.rs", "//! An addon.\n#![deny(unsafe_code)]\n");
     breaks("forbid-unsafe", "client-c/src/lib.rs", "//! Behind a header.\n");
@@ -228,13 +228,6 @@ fn nothing_is_left_unfinished() {
         breaks_at("unfinished", 2, "lanes/src/a.rs", &format!("//! A module.\n// {mark}: later\n"));
     }
     holds("testdata/a.pem", concat!("-----BEGIN X-----\nab/XX", "X/+\n"));
-}
-
-#[test]
-fn words_have_one_meaning() {
-    breaks_at("word", 1, "README.md", concat!("The Up", "stream answers.\n"));
-    breaks_at("word", 1, "README.md", concat!("down", "stream_bytes\n"));
-    holds("sealane/tests/convert/nginx-stream/a.conf", concat!("up", "stream a {}\n"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `./check --only deny` says where advisories cannot be fetched. The real script, with a
+//! The output of `./check --only deny` if advisories cannot be fetched. The real script, with a
 //! `cargo-deny` that finds everything clean and has no network.
 #![forbid(unsafe_code)]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -8,34 +8,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
-fn in_ci_it_is_an_error_not_to_have_looked_unless_a_dated_record_stands_in() {
+fn ci_without_advisories_needs_a_recent_record() {
     let copy = Copy::new();
-    let (status, said) = copy.check(&[("FETCHES", "yes"), ("CI", "true")]);
-    assert_eq!(status, Some(0), "{said}");
-    let record: Vec<_> = said.lines().filter(|line| is_of_record(line)).collect();
-    assert_eq!(record.len(), 3, "{said}");
+    let (status, output) = copy.check(&[("FETCHES", "yes"), ("CI", "true")]);
+    assert_eq!(status, Some(0), "{output}");
+    let record: Vec<_> = output.lines().filter(|line| is_of_record(line)).collect();
+    assert_eq!(record.len(), 3, "{output}");
     let (no_network, in_ci) = ([("FETCHES", "no")], [("FETCHES", "no"), ("CI", "true")]);
 
     let unrecorded = "of other packages than Cargo.lock";
-    copy.refused(&in_ci, unrecorded);
-    let (status, said) = copy.check(&no_network);
-    assert!(status == Some(0) && said.contains("advisories: SKIPPED"), "{said}");
+    copy.assert_rejected(&in_ci, unrecorded);
+    let (status, output) = copy.check(&no_network);
+    assert!(status == Some(0) && output.contains("advisories: SKIPPED"), "{output}");
 
     copy.write(".ci/dependencies.checked", &(record.join("\n") + "\n"));
-    let (status, said) = copy.check(&in_ci);
-    assert!(status == Some(0) && said.contains("none for these packages"), "{said}");
+    let (status, output) = copy.check(&in_ci);
+    assert!(status == Some(0) && output.contains("none for these packages"), "{output}");
 
     let old = [record[0], record[1], "database 2020-01-01\n"].join("\n");
     copy.write(".ci/dependencies.checked", &old);
-    copy.refused(&in_ci, "a database of 2020-01-01, which is too old");
+    copy.assert_rejected(&in_ci, "a database of 2020-01-01, which is too old");
 
     copy.write(".ci/dependencies.checked", &(record.join("\n") + "\n"));
     let lock = fs::read_to_string(copy.folder.join("Cargo.lock")).unwrap();
     copy.write("Cargo.lock", &lock.replacen("checksum = \"", "checksum = \"0", 1));
-    copy.refused(&in_ci, unrecorded);
+    copy.assert_rejected(&in_ci, unrecorded);
 }
 
-/// What the stage needs of the repository, in a folder that is removed with this.
+/// The files that the stage needs, in a folder that is removed with this.
 struct Copy {
     folder: PathBuf,
 }
@@ -75,8 +75,8 @@ impl Copy {
         fs::write(path, text).unwrap();
     }
 
-    /// By another process: whatever another thread of this one starts meanwhile holds for a moment
-    /// what is open for writing here, and the kernel runs no file that is.
+    /// Another process writes the file: a child that another thread starts holds our open files for
+    /// a moment, and the kernel runs no file that is open for writing.
     fn make_program(&self, file: &str) {
         let (path, text) = (self.folder.join(file), self.folder.join("text"));
         fs::rename(&path, &text).unwrap();
@@ -84,7 +84,7 @@ impl Copy {
         assert!(installed.unwrap().success());
     }
 
-    /// How it ended, and all that it said.
+    /// The exit code and all output.
     fn check(&self, environment: &[(&str, &str)]) -> (Option<i32>, String) {
         let output = Command::new(self.folder.join("check"))
             .args(["--only", "deny"])
@@ -97,10 +97,10 @@ impl Copy {
         (output.status.code(), String::from_utf8(text).unwrap())
     }
 
-    fn refused(&self, environment: &[(&str, &str)], reason: &str) {
-        let (status, said) = self.check(environment);
-        assert!(status == Some(1) && said.contains(reason), "{said}");
-        assert!(said.contains("check: 0 passed, 1 failed"), "{said}");
+    fn assert_rejected(&self, environment: &[(&str, &str)], reason: &str) {
+        let (status, output) = self.check(environment);
+        assert!(status == Some(1) && output.contains(reason), "{output}");
+        assert!(output.contains("check: 0 passed, 1 failed"), "{output}");
     }
 }
 
