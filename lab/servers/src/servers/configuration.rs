@@ -298,7 +298,7 @@ pub(crate) fn nginx_files(place: &Place<'_>, root: &Path, protocol: &str) -> Str
     )
 }
 
-/// Its processes and threads are set by the processors that it may use.
+/// Caddy takes as many processors as it may use: workers are not settable.
 fn caddy(place: &Place<'_>) -> String {
     let Place { listen, backend, pem, profile, .. } = place;
     let (pem, port) = (pem.display(), listen.port());

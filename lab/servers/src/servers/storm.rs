@@ -273,7 +273,7 @@ fn sources(prefixes: u8) -> Vec<Ipv4Addr> {
     (0..SOURCES).map(host).collect()
 }
 
-/// Of sorted values.
+/// A percentile of sorted values.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let place = (sorted.len() * percent).div_ceil(100);
     sorted.get(place.saturating_sub(1)).copied().unwrap_or_default()
