@@ -1,8 +1,8 @@
-//! Which rounds count: [`Conduct`], how a round was run, and the one function that judges it.
+//! The conduct of a round and the one function that decides whether the round counts.
 
 use crate::document::Invalid;
 
-/// How a round was run, as far as that decides whether it counts.
+/// Facts about the run of a round that decide whether it counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conduct {
     /// Percent of the machine's processor time that the hypervisor took.

@@ -13,7 +13,7 @@ pub enum Subject {
     Cost,
     /// From the intended time on, in an open loop.
     Latency,
-    /// What became of a server, its clients or its work in a storm: more can be better.
+    /// A figure of a server, its clients or its work in a storm: more can be better.
     Storm,
 }
 
@@ -118,7 +118,7 @@ pub fn percentile_ns(histogram: &Histogram, percentile: f64) -> Option<f64> {
     points.find(|[at, _]| *at >= percentile).map(|[_, ns]| *ns)
 }
 
-/// How the name of a figure of a storm begins.
+/// The prefix of the names of a storm's figures.
 const STORM: &str = "storm";
 /// How the name of a case ends whose figure is a latency.
 pub const LATENCY: &str = "-p99";

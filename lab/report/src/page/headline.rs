@@ -5,7 +5,7 @@ use sealane_lab_model::{
     figures::{
         Shown, bulk,
         handshake::{CLIENT_TIME, Kept, RATE, SERVER_TIME, first, kept, kept_by_threads, shown},
-        servers::times_the_floor,
+        servers::{Subject, times_the_floor},
     },
     number::number,
     statistics::Spread,
@@ -205,7 +205,7 @@ fn fastest_sentence(parts: &[Part<'_, HandshakeSeries>]) -> Option<String> {
 
 fn servers_sentence(sources: &Sources) -> Option<String> {
     let (_, servers) = sources.servers().next()?;
-    let case = servers.cases.first()?;
+    let case = servers.cases.iter().find(|case| Subject::of(case) != Subject::Storm)?;
     let mut figures: Vec<(&Server, Spread)> = Vec::new();
     for server in &servers.servers {
         let figure = server.cases.get(&case.name).and_then(|result| Spread::of(&result.figure));

@@ -31,9 +31,9 @@ pub(crate) struct Flood {
     pub(crate) hello: Vec<u8>,
     /// The addresses that clients connect from, in turn.
     pub(crate) sources: Vec<Ipv4Addr>,
-    /// How long clients start.
+    /// The time in which clients start.
     pub(crate) lasts: Duration,
-    /// When a client gives up and resets its connection, from its scheduled start on.
+    /// The time from its scheduled start after which a client resets its connection.
     pub(crate) patience: Duration,
     /// The most connections at once. The oldest client gives up when one more starts.
     pub(crate) open_max: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Flood {
     pub(crate) interrupted: Interrupt,
 }
 
-/// When clients start.
+/// The times at which clients start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rhythm {
     /// This many at any time: the next one starts when one is answered.
@@ -55,7 +55,7 @@ pub(crate) enum Rhythm {
 }
 
 /// The clients of a flood by their end.
-pub(crate) struct Flooded {
+pub(crate) struct FloodResult {
     /// Clients that started.
     pub(crate) started: u64,
     /// Clients whose ServerHello came, or that completed their handshakes, by the time from the
@@ -82,7 +82,7 @@ struct Client {
 
 /// The state of a client's connection.
 #[derive(Debug, PartialEq)]
-enum Seen {
+enum Reply {
     Answer,
     Nothing,
     Refusal,
@@ -93,7 +93,7 @@ impl Flood {
     ///
     /// # Errors
     /// [`Error::Interrupted`], or a system call that failed.
-    pub(crate) fn run(&self, rhythm: Rhythm) -> Result<Flooded, Error> {
+    pub(crate) fn run(&self, rhythm: Rhythm) -> Result<FloodResult, Error> {
         let mut flow = Flow::new(self, rhythm)?;
         let cpu_before = thread_cpu_ns();
         let mut events = Vec::with_capacity(EVENTS_MAX);
@@ -141,12 +141,12 @@ struct Flow<'a> {
     clients: Slab<Client>,
     /// Clients by their start, with some that have ended.
     oldest: VecDeque<(usize, u64)>,
-    result: Flooded,
+    result: FloodResult,
 }
 
 impl<'a> Flow<'a> {
     fn new(flood: &'a Flood, rhythm: Rhythm) -> Result<Self, Error> {
-        let result = Flooded {
+        let result = FloodResult {
             started: 0,
             answers: Times::new()?,
             prompt: 0,
@@ -225,13 +225,13 @@ impl<'a> Flow<'a> {
         let Some(client) = self.clients.get_mut(key) else { return };
         client.send(&self.flood.hello);
         match client.look() {
-            Seen::Nothing => return,
-            Seen::Answer => {
+            Reply::Nothing => return,
+            Reply::Answer => {
                 let took = client.intended.elapsed();
                 self.result.answers.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
                 self.result.prompt += u64::from(took <= PROMPT);
             }
-            Seen::Refusal => self.result.refused += 1,
+            Reply::Refusal => self.result.refused += 1,
         }
         self.clients.remove(key);
     }
@@ -254,7 +254,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// When to go on without an event.
+    /// The time to go on without an event.
     fn next_step(&self) -> Instant {
         let now = Instant::now();
         let start = match self.rhythm {
@@ -276,23 +276,23 @@ impl Client {
 
     /// Completes the handshake as far as it can, or reads the beginning of the server's first
     /// record.
-    fn look(&mut self) -> Seen {
+    fn look(&mut self) -> Reply {
         if let Some(tls) = &mut self.tls {
             return match tls.complete_io(&mut self.socket) {
-                Ok(_) => Seen::Answer,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Seen::Nothing,
-                Err(_) => Seen::Refusal,
+                Ok(_) => Reply::Answer,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Reply::Nothing,
+                Err(_) => Reply::Refusal,
             };
         }
         let mut first = [0; FIRST_BYTES];
         match rustix::net::recv(&self.socket, &mut first, RecvFlags::PEEK) {
             Ok((FIRST_BYTES, _)) => match (first[0], first[FIRST_BYTES - 1]) {
-                (HANDSHAKE, SERVER_HELLO) => Seen::Answer,
-                _ => Seen::Refusal,
+                (HANDSHAKE, SERVER_HELLO) => Reply::Answer,
+                _ => Reply::Refusal,
             },
-            Ok((0, _)) => Seen::Refusal,
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Seen::Nothing,
-            Err(_) => Seen::Refusal,
+            Ok((0, _)) => Reply::Refusal,
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Reply::Nothing,
+            Err(_) => Reply::Refusal,
         }
     }
 }

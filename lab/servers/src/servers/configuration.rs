@@ -298,7 +298,7 @@ pub(crate) fn nginx_files(place: &Place<'_>, root: &Path, protocol: &str) -> Str
     )
 }
 
-/// The processors that Caddy may use set the number of its threads.
+/// Caddy takes as many processors as it may use: workers are not settable.
 fn caddy(place: &Place<'_>) -> String {
     let Place { listen, backend, pem, profile, .. } = place;
     let (pem, port) = (pem.display(), listen.port());

@@ -28,7 +28,7 @@ use sealane_lab_model::{
 };
 
 use crate::{
-    load::flood::{Flood, Flooded, PROMPT, Rhythm},
+    load::flood::{Flood, FloodResult, PROMPT, Rhythm},
     servers::{
         measure::{BUSY_MAX, Bench, Sample},
         running::Running,
@@ -38,10 +38,10 @@ use settings::{FIGURES, Storm, open_max};
 use users::{Attempt, Door};
 
 /// A storm as it was observed. Times count from the same origin.
-struct Observed {
+struct Observation {
     capacity: Capacity,
     storm: Range<Duration>,
-    flooded: Flooded,
+    flooded: FloodResult,
     /// Processor time of the server during the storm.
     cpu_ns: u64,
     attempts: Vec<Attempt>,
@@ -91,7 +91,7 @@ impl Bench {
         Ok(samples)
     }
 
-    fn observe(&self, storm: &Storm, server: &Running) -> Result<Observed, Error> {
+    fn observe(&self, storm: &Storm, server: &Running) -> Result<Observation, Error> {
         let flood = self.flood(storm, server)?;
         let capacity = self.capacity(&flood, server)?;
         let interval = Duration::from_secs_f64(1.0 / (capacity.per_second * storm.storm_rate));
@@ -123,11 +123,11 @@ impl Bench {
             all.extend(attempts.iter());
             let memory_bytes = server.process.peak_bytes()?;
             let attempts = all;
-            Ok(Observed { capacity, storm, flooded, cpu_ns, attempts, stream, memory_bytes })
+            Ok(Observation { capacity, storm, flooded, cpu_ns, attempts, stream, memory_bytes })
         })
     }
 
-    /// What the server can answer if nobody gives up, and nobody waits for a free client.
+    /// Measures the answers per second of clients that never give up.
     fn capacity(&self, flood: &Flood, server: &Running) -> Result<Capacity, Error> {
         let flood =
             Flood { lasts: CAPACITY_TIME, patience: PATIENCE, completing: 0, ..flood.clone() };
@@ -173,7 +173,7 @@ impl Drop for End<'_> {
     }
 }
 
-impl Observed {
+impl Observation {
     /// In the order of [`FIGURES`].
     fn figures(&self) -> [f64; FIGURES.len()] {
         let Self { capacity, flooded, storm, .. } = self;
@@ -273,7 +273,7 @@ fn sources(prefixes: u8) -> Vec<Ipv4Addr> {
     (0..SOURCES).map(host).collect()
 }
 
-/// The value below which `percent` of the sorted values are.
+/// A percentile of sorted values.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let place = (sorted.len() * percent).div_ceil(100);
     sorted.get(place.saturating_sub(1)).copied().unwrap_or_default()
@@ -323,8 +323,8 @@ mod tests {
         Attempt { at: ms(at), took: took.map(ms).ok_or_else(|| "reset".into()) }
     }
 
-    fn observed() -> Observed {
-        let flooded = Flooded {
+    fn observed() -> Observation {
+        let flooded = FloodResult {
             started: 3_000,
             answers: Times::new().unwrap(),
             prompt: 398,
@@ -332,7 +332,7 @@ mod tests {
             late: ms(1),
             cpu_ns: 0,
         };
-        Observed {
+        Observation {
             capacity: Capacity { per_second: 1_000.0, each_ns: 1e6, busy: 1.0 },
             storm: ms(1_000)..ms(2_000),
             flooded,

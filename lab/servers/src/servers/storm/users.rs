@@ -40,7 +40,7 @@ pub(super) struct Attempt {
     pub(super) took: Result<Duration, String>,
 }
 
-type Session = StreamOwned<ClientConnection, Timed>;
+type Session = StreamOwned<ClientConnection, DeadlineStream>;
 
 impl Door {
     pub(super) fn new(
@@ -59,7 +59,7 @@ impl Door {
         let tcp = TcpStream::connect_timeout(&self.address, left)?;
         tcp.set_nodelay(true)?;
         let tls = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
-        Ok(StreamOwned::new(tls.map_err(io::Error::other)?, Timed { tcp, deadline }))
+        Ok(StreamOwned::new(tls.map_err(io::Error::other)?, DeadlineStream { tcp, deadline }))
     }
 
     /// A request that the backend answers with the same number.
@@ -132,25 +132,25 @@ impl Door {
 }
 
 /// A connection of which every call ends by a deadline.
-struct Timed {
+struct DeadlineStream {
     tcp: TcpStream,
     deadline: Instant,
 }
 
-impl Timed {
+impl DeadlineStream {
     fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now()).max(SHORTEST)
     }
 }
 
-impl Read for Timed {
+impl Read for DeadlineStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.tcp.set_read_timeout(Some(self.left()))?;
         self.tcp.read(bytes)
     }
 }
 
-impl Write for Timed {
+impl Write for DeadlineStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.tcp.set_write_timeout(Some(self.left()))?;
         self.tcp.write(bytes)
