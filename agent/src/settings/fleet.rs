@@ -5,11 +5,50 @@ use std::time::Duration;
 
 use sealane_engine::tickets::{LIFETIME_DEFAULT_S, LIFETIME_S_MAX, LIFETIME_S_MIN};
 use sealane_operator::reader::{Table, Value};
-use sealane_operator::{Problem, secret_source, value};
+use sealane_operator::{KeySource, Problem, secret_source, value};
 
-use super::parts::{ROOTS_MAX, root_source};
+use super::identity::Identity;
+use super::parts::{ROOTS_MAX, RootSource, root_source};
 use super::url::{Way, way_to};
-use super::{EtcdLogin, EtcdSettings, FleetSettings, Identity, RootSource};
+
+/// Machines that share certificates, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// The cluster that they share.
+    pub etcd: EtcdSettings,
+    /// How long an order is this machine's, after the last word from it.
+    pub lease: Duration,
+    /// The name of this machine, which no other has.
+    pub machine: String,
+    /// What stands before each of their keys; ends with `/`.
+    pub prefix: String,
+    /// How long an epoch of ticket keys lasts, in whole seconds.
+    pub ticket_lifetime: Duration,
+    /// How long a root of ticket keys holds until another takes its place.
+    pub ticket_root_every: Duration,
+}
+
+/// A cluster of etcd, and how it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdSettings {
+    /// URLs for clients, without a path.
+    pub endpoints: Vec<String>,
+    /// What this machine shows it.
+    pub identity: Option<Identity>,
+    /// Who this machine is to it.
+    pub login: Option<EtcdLogin>,
+    /// Whom its certificates are held against.
+    pub roots: Vec<RootSource>,
+}
+
+/// A user of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdLogin {
+    /// Where the password comes from.
+    pub password: KeySource,
+    /// The user's name.
+    pub user: String,
+}
 
 /// Reads the table.
 pub(super) fn fleet(table: &mut Table<'_>) -> Option<FleetSettings> {

@@ -1,15 +1,44 @@
 //! The table `[on_demand]`: certificates for names that clients ask for and nobody has listed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Problem, value};
 use sealane_store::NAMES_SOCKET;
 
-use super::parts::{COMMAND_WORDS_MAX, ROOTS_MAX, challenge, root_source};
+use super::parts::{COMMAND_WORDS_MAX, Challenge, ROOTS_MAX, RootSource, challenge, root_source};
 use super::url::{Way, way_to};
-use super::{OnDemandSettings, Permission, RootSource};
+
+/// How certificates come for names that clients ask for and nobody has listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnDemandSettings {
+    /// Where names are taken of those who serve on this machine: in the store's folder, or at their
+    /// admin sockets.
+    pub admin: Vec<PathBuf>,
+    /// How it is shown that the names are the operator's.
+    pub challenge: Challenge,
+    /// Who says for which names.
+    pub permission: Permission,
+    /// About how many names it is asked in a time.
+    pub rate: (u32, Duration),
+    /// Names that are asked about or ordered at the same time.
+    pub waiting_max: usize,
+}
+
+/// Who says for which names there may be a certificate on demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// A command: its path, then its arguments, and the name behind them.
+    Command(Vec<String>),
+    /// A service that is asked over HTTP.
+    Service {
+        /// Whom its certificate is held against.
+        roots: Vec<RootSource>,
+        /// The URL, which the name is added to as a query.
+        url: String,
+    },
+}
 
 /// Reads the table, which stands at `at`, for an agent with this store.
 pub(super) fn on_demand(

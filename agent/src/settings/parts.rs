@@ -1,10 +1,30 @@
 //! Values that several tables of the agent's file have: roots, challenges and commands.
 
-use sealane_operator::Problem;
-use sealane_operator::reader::{Table, Value};
-use sealane_operator::value;
+use std::collections::HashMap;
+use std::path::PathBuf;
 
-use super::{Challenge, RootSource};
+use sealane_operator::reader::{Table, Value};
+use sealane_operator::{Place, Problem, value};
+
+/// Authorities that are trusted to vouch for a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RootSource {
+    /// Those in a PEM file.
+    File(PathBuf),
+    /// Those that the system trusts.
+    System,
+}
+
+/// A way to show that a name is the operator's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Challenge {
+    /// A record of DNS, which a command makes and takes away: its path, then its arguments.
+    Dns01(Vec<String>),
+    /// An answer over HTTP, which `sealane serve` gives out of the store.
+    Http01,
+    /// A handshake, which `sealane serve` makes out of the store.
+    TlsAlpn01,
+}
 
 /// How names are shown, among which these are wildcards.
 pub(super) fn challenge(table: &mut Table<'_>, wildcards: &[Value<'_>]) -> Option<Challenge> {
@@ -43,6 +63,21 @@ pub(super) fn root_source(value: &Value<'_>) -> Option<RootSource> {
         Some("system") => Some(RootSource::System),
         _ => value.path().map(RootSource::File),
     }
+}
+
+/// Notes that `key` is at `at` and before.
+pub(super) fn refuse_second<K: std::hash::Hash + Eq>(
+    seen: &mut HashMap<K, Place>,
+    key: K,
+    at: &Value<'_>,
+    what: &str,
+) {
+    if let Some(first) = seen.get(&key) {
+        let what = format!("{what}: the same is at {first}");
+        at.wrong(Problem::new(what, "remove one of the two"));
+        return;
+    }
+    seen.insert(key, at.place());
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

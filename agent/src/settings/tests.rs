@@ -1,6 +1,7 @@
 //! What a file may say, and what is said of mistakes in it.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use super::*;
 
