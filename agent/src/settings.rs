@@ -24,6 +24,12 @@ pub use parts::{Challenge, RootSource};
 pub use push::{NamePattern, PushRole, PushSettings, PushVerb};
 use sealane_operator::{KeySource, Mistake, Mistakes, Place, read_text};
 
+/// The JSON Schema of the agent's file, for editors.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    file::KEYS.schema("Configuration of Sealane's agent")
+}
+
 /// Everything a running agent is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {

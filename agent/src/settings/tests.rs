@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::*;
 
+mod reference;
+
 const GOOD: &str = "store = \"store\"
 store_key = { file = \"store.key\" }
 [[authority]]
