@@ -47,6 +47,12 @@ pub enum Command {
         #[arg(long, value_name = "FILE", default_value = FILE_DEFAULT)]
         config: PathBuf,
     },
+    /// Print facts about configurations
+    Config {
+        /// What to print
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
     /// Show the machines that share certificates, or change their ticket keys
     Fleet {
         /// What to do
@@ -74,6 +80,14 @@ pub enum Command {
     },
 }
 
+/// What to print about configurations.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print a JSON Schema (draft 2020-12) of the agent's configuration, for editors
+    #[command(after_long_help = SCHEMA_HELP)]
+    Schema,
+}
+
 /// What to do with a fleet.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
@@ -99,6 +113,15 @@ pub enum FleetCommand {
 
 const FILE_DEFAULT: &str = "/etc/sealane/agent.toml";
 
+const SCHEMA_HELP: &str = "\
+With the schema an editor completes the keys of the configuration, shows their documentation, and \
+marks unknown keys and values of a wrong type. It knows no contradictions between keys: sealane \
+agent check does.
+
+Example:
+  sealane agent config schema > agent.schema.json
+";
+
 const RENEW_HELP: &str = "\
 Exit codes:
   0  renewed
@@ -108,7 +131,8 @@ Exit codes:
 ";
 
 const HELP: &str = "\
-Every key is explained in the example that comes with Sealane, packaging/agent.toml.
+Every key is explained in docs/agent-configuration.md and, as an example with comments, in
+packaging/agent.toml.
 
 Signals:
   SIGHUP            reload the configuration; if something is wrong, what runs goes on

@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use crate::account::external_key;
 use crate::agent::Agent;
-use crate::args::{Arguments, Command, FleetCommand};
+use crate::args::{Arguments, Command, ConfigCommand, FleetCommand};
 use crate::clock::now;
 use crate::etcd::Etcd;
 use crate::examination::examine_apart;
@@ -34,7 +34,7 @@ use crate::on_demand::Service;
 use crate::push::{Door, DoorError};
 use crate::renew::renew;
 use crate::sandbox;
-use crate::settings::{Challenge, FleetSettings, Permission, Settings};
+use crate::settings::{self, Challenge, FleetSettings, Permission, Settings};
 use crate::trust::client_config;
 
 /// Does what was typed, and says on standard error what comes of it.
@@ -48,6 +48,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
             serve(&arguments.config)
         }
         Some(Command::Check { config }) => check(&config),
+        Some(Command::Config { command: ConfigCommand::Schema }) => print_schema(),
         Some(Command::Examine { store }) => look_into(&store),
         Some(Command::Renew { name, config }) => renew_now(&name, &config),
         Some(Command::Fleet { command: FleetCommand::RotateTickets { config } }) => {
@@ -100,6 +101,11 @@ fn check(file: &Path) -> Result<(), End> {
     };
     info!("{}: in order, {counted}", file.display());
     Ok(())
+}
+
+fn print_schema() -> Result<(), End> {
+    let schema = serde_json::to_string_pretty(&settings::schema()).map_err(End::failed)?;
+    writeln!(io::stdout(), "{schema}").map_err(End::failed)
 }
 
 /// What is wrong with the files that the settings name, and that are opened when they are needed.

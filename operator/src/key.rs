@@ -5,6 +5,7 @@
 //! A [`Group`] lists the keys of one table. A table that is read with its group knows these keys
 //! and no others.
 
+mod generated;
 mod kinds;
 mod page;
 #[cfg(test)]
@@ -12,11 +13,12 @@ mod tests;
 
 use serde_json::{Value as Json, json};
 
+pub use generated::{broken_links, incomplete_keys, write_or_compare};
 pub use kinds::{
     Bool, ByName, Bytes, Choice, Count, Either, List, Or, PathKind, Set, Span, TableKind,
     TableList, Text, Word,
 };
-pub use page::{in_example, page, tables, wrapped};
+pub use page::{in_example, page, table_in_example, tables, wrapped};
 
 /// One key of a table.
 pub struct Key<K: Kind + ?Sized = dyn Kind> {
@@ -30,6 +32,8 @@ pub struct Key<K: Kind + ?Sized = dyn Kind> {
     pub doc: &'static str,
     /// Values in TOML, the first one for the example file. None if the default is the example.
     pub examples: &'static [&'static str],
+    /// Whether the example file has it as an alternative, because other keys exclude it.
+    pub is_alternative: bool,
     /// Whether each table must have it.
     pub is_required: bool,
     /// Other keys or tables to read about, by their anchors in the reference.
@@ -47,6 +51,7 @@ impl<K: Kind> Key<K> {
             without: "",
             doc,
             examples: &[],
+            is_alternative: false,
             is_required: false,
             see: &[],
             kind,
@@ -57,6 +62,13 @@ impl<K: Kind> Key<K> {
     #[must_use]
     pub const fn examples(mut self, examples: &'static [&'static str]) -> Self {
         self.examples = examples;
+        self
+    }
+
+    /// The key excludes values of others that the example file has.
+    #[must_use]
+    pub const fn alternative(mut self) -> Self {
+        self.is_alternative = true;
         self
     }
 
@@ -86,6 +98,21 @@ impl<K: Kind> Key<K> {
     pub const fn without(mut self, without: &'static str) -> Self {
         self.without = without;
         self
+    }
+}
+
+impl Key {
+    /// The value that holds without the key, in TOML or in words.
+    #[must_use]
+    pub fn default_text(&self) -> Option<String> {
+        let without = (!self.without.is_empty()).then(|| self.without.to_owned());
+        self.kind.default_text().or(without)
+    }
+
+    /// Whether it is a table that has its own section in the reference.
+    #[must_use]
+    pub fn is_section(&self) -> bool {
+        self.doc.is_empty() && self.kind.groups().len() == 1
     }
 }
 
@@ -131,6 +158,10 @@ pub struct Group {
     pub path: &'static str,
     /// The explanation, as one paragraph.
     pub doc: &'static str,
+    /// A table of it with its header, in TOML, where the keys alone do not show its use.
+    pub example: &'static str,
+    /// A change of any key takes effect at the next start.
+    pub needs_restart: bool,
     /// The keys that are explained here, in the order of the reference.
     pub keys: &'static [&'static Key],
     /// Keys of another table that this one takes as well.
@@ -150,7 +181,21 @@ pub struct SharedKeys {
 impl Group {
     /// A table with `keys` of its own alone.
     pub const fn new(path: &'static str, doc: &'static str, keys: &'static [&'static Key]) -> Self {
-        Self { path, doc, keys, shared: None }
+        Self { path, doc, example: "", needs_restart: false, keys, shared: None }
+    }
+
+    /// Adds an example of the whole table.
+    #[must_use]
+    pub const fn example(mut self, example: &'static str) -> Self {
+        self.example = example;
+        self
+    }
+
+    /// A change of any key takes effect at the next start.
+    #[must_use]
+    pub const fn restart(mut self) -> Self {
+        self.needs_restart = true;
+        self
     }
 
     /// Adds keys of another table.
@@ -200,6 +245,11 @@ impl Group {
                 let doc = group.map_or(key.doc, |group| group.doc);
                 let doc = format!("{doc} Type: {}.", key.kind.describe());
                 schema.insert("description".to_owned(), doc.into());
+                // A default in TOML is JSON too. One in words is not.
+                let default = key.default_text().and_then(|text| serde_json::from_str(&text).ok());
+                if let Some(default) = default {
+                    schema.insert("default".to_owned(), default);
+                }
             }
             properties.insert(key.name.to_owned(), schema);
         }
@@ -213,19 +263,27 @@ impl Group {
     }
 }
 
-/// The JSON Schema (draft 2020-12) of a file with the keys of `top`.
-#[must_use]
-pub fn schema(top: &'static Group, title: &str) -> Json {
-    let mut schema = top.schema();
-    if let Json::Object(schema) = &mut schema {
-        let draft = "https://json-schema.org/draft/2020-12/schema";
-        schema.insert("$schema".to_owned(), draft.into());
-        schema.insert("title".to_owned(), title.into());
-    }
-    schema
+/// The keys of a file, and where they are explained.
+pub struct FileKeys {
+    /// The keys above the first table, with those of all tables.
+    pub top: &'static Group,
+    /// The page of the reference, by its path in the repository.
+    pub page: &'static str,
 }
 
-/// The page of the reference.
-pub const PAGE: &str = "docs/configuration.md";
+impl FileKeys {
+    /// The JSON Schema (draft 2020-12) of the file.
+    #[must_use]
+    pub fn schema(&self, title: &str) -> Json {
+        let mut schema = self.top.schema();
+        if let Json::Object(schema) = &mut schema {
+            let draft = "https://json-schema.org/draft/2020-12/schema";
+            schema.insert("$schema".to_owned(), draft.into());
+            schema.insert("title".to_owned(), title.into());
+        }
+        schema
+    }
+}
+
 /// The anchor of the keys above the first table.
 const TOP_ANCHOR: &str = "top";

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::key::{Key, List, PathKind, Text};
 use crate::mistake::Problem;
-use crate::reader::{Readable as _, Table};
+use crate::reader::Table;
 use crate::value;
 
 /// Where the keys come from that open certificate stores.
@@ -42,20 +42,17 @@ impl fmt::Display for KeySource {
 }
 
 /// Reads the table of a source of sealing keys: one of `file`, `credential` and `command`.
-pub fn store_key(table: &mut Table<'_>) -> Option<KeySource> {
+pub fn store_key(table: &Table<'_>) -> Option<KeySource> {
     secret_source(table, "file = \"/etc/sealane/store.key\"")
 }
 
 /// Reads the table of a source: one of `file`, `credential` and `command`; with an example.
-pub fn secret_source(table: &mut Table<'_>, example: &str) -> Option<KeySource> {
+pub fn secret_source(table: &Table<'_>, example: &str) -> Option<KeySource> {
     let (file, credential) = (table.value(&FILE), table.value(&CREDENTIAL));
     match (file, credential, table.value(&COMMAND)) {
         (Some(file), None, None) => file.path().map(KeySource::File),
         (None, Some(name), None) => CREDENTIAL.read(&name).map(KeySource::Credential),
-        (None, None, Some(command)) => {
-            let List(word, words_max) = &COMMAND.kind;
-            command.list(*words_max, |each| word.read(&each)).map(KeySource::Command)
-        }
+        (None, None, Some(command)) => COMMAND.read(&command).map(KeySource::Command),
         (None, None, None) => {
             table.required(&FILE, example);
             None
@@ -83,7 +80,8 @@ static CREDENTIAL: Key<Text<String>> = Key::new(
     "Instead of file: a credential of systemd, by the name in \
      LoadCredential=store-key:/etc/sealane/store.key.",
 )
-.examples(&["\"store-key\""]);
+.examples(&["\"store-key\""])
+.alternative();
 
 static COMMAND: Key<List<Text<String>>> = Key::new(
     "command",
@@ -91,7 +89,8 @@ static COMMAND: Key<List<Text<String>>> = Key::new(
     "Instead of file: a program and its arguments. It prints the secret within 5 seconds. No shell \
      is involved.",
 )
-.examples(&["[\"/usr/bin/pass\", \"show\", \"sealane\"]"]);
+.examples(&["[\"/usr/bin/pass\", \"show\", \"sealane\"]"])
+.alternative();
 
 /// Reads the keys that `source` names; a program gets a bounded time.
 ///

@@ -2,8 +2,7 @@
 //!
 //! [`read`] hands out the top [`Table`]; tables hand out [`Value`]s by key, and values turn into
 //! Rust's. What cannot be turned is noted and becomes `None`, and the walk goes on. An unknown key
-//! is a mistake too: one that is not in the table's [`Group`], or, in a table without a group, one
-//! that the walk did not ask for.
+//! is a mistake too: one that is not in the table's [`Group`].
 
 mod declared;
 mod document;
@@ -19,7 +18,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::key::{Group, Key, Kind, Or, Shown, TableKind, Typed};
+use crate::key::{FileKeys, Group, Key, Kind, Or, Shown, TableKind, Typed};
 use crate::mistake::{Mistake, Place, Problem};
 use crate::value;
 use document::{Document, without_keys_alone};
@@ -27,48 +26,29 @@ use unknown::{Unknown, closest};
 
 pub use search::written_at;
 
-/// Reads `text`, the contents of `file`, with `walk`.
+/// Reads `text`, the contents of `file`, which has `keys`, with `walk`.
 ///
 /// Returns what `walk` made of what is in order, and every mistake. `walk` returns `None` only
 /// after a mistake.
 pub fn read<T>(
     file: &Path,
     text: &str,
-    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
-) -> (Option<T>, Vec<Mistake>) {
-    read_all(file, text, None, walk)
-}
-
-/// Like [`read`], for a file with the keys of `group`.
-pub fn read_group<T>(
-    file: &Path,
-    text: &str,
-    group: &'static Group,
-    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
-) -> (Option<T>, Vec<Mistake>) {
-    read_all(file, text, Some(group), walk)
-}
-
-fn read_all<T>(
-    file: &Path,
-    text: &str,
-    group: Option<&'static Group>,
-    walk: impl FnOnce(&mut Table<'_>) -> Option<T>,
+    keys: &FileKeys,
+    walk: impl FnOnce(&Table<'_>) -> Option<T>,
 ) -> (Option<T>, Vec<Mistake>) {
     let (readable, mut syntax_errors) = without_keys_alone(text);
     let (root, other_errors) = DeTable::parse_recoverable(&readable);
     syntax_errors.extend(other_errors);
     let document = Document::new(file, text, &syntax_errors);
     let top = Table {
-        asked: Vec::new(),
         document: &document,
         entries: root.get_ref(),
         field: String::new(),
-        group,
+        group: keys.top,
         span: 0..0,
     };
     let result = top.walk(walk);
-    (result, document.into_mistakes())
+    (result, document.into_mistakes(keys.page))
 }
 
 /// A kind whose values are read without further checks.
@@ -77,43 +57,28 @@ pub trait Readable: Typed {
     fn read(&self, written: &Value<'_>) -> Option<Self::Output>;
 }
 
-/// A name by which a table is asked for a value.
-pub trait Named: Copy {
-    /// The key's name.
-    fn name(&self) -> &'static str;
-}
-
-impl Named for &'static str {
-    fn name(&self) -> &'static str {
-        self
-    }
-}
-
-impl<K: Kind + ?Sized> Named for &'static Key<K> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-}
-
 /// A table of the file that is being read.
 pub struct Table<'d> {
-    asked: Vec<&'static str>,
     document: &'d Document<'d>,
     entries: &'d DeTable<'d>,
     field: String,
-    group: Option<&'static Group>,
+    group: &'static Group,
     span: Range<usize>,
 }
 
 impl<'d> Table<'d> {
     /// The value of `key`, if it is there.
-    pub fn value(&mut self, key: impl Named) -> Option<Value<'d>> {
-        let key = key.name();
-        match self.group {
-            Some(group) => debug_assert!(group.has(key), "[{}] declares no {key}", group.path),
-            None if !self.asked.contains(&key) => self.asked.push(key),
-            None => {}
-        }
+    pub fn value<K: Kind + ?Sized>(&self, key: &'static Key<K>) -> Option<Value<'d>> {
+        self.value_of(key.name)
+    }
+
+    /// Whether it has the key of this name.
+    pub fn has(&self, key: &'static str) -> bool {
+        self.value_of(key).is_some()
+    }
+
+    fn value_of(&self, key: &'static str) -> Option<Value<'d>> {
+        debug_assert!(self.group.has(key), "[{}] declares no {key}", self.group.path);
         let (_, value) = self.entries.get_key_value(key)?;
         Some(Value {
             document: self.document,
@@ -124,12 +89,12 @@ impl<'d> Table<'d> {
     }
 
     /// The value of a key as its declaration reads it, if it is there and in order.
-    pub fn read<K: Readable>(&mut self, key: &'static Key<K>) -> Option<K::Output> {
+    pub fn read<K: Readable>(&self, key: &'static Key<K>) -> Option<K::Output> {
         key.read(&self.value(key)?)
     }
 
     /// The value of a key, or its default.
-    pub fn get<K: Readable + Shown>(&mut self, key: &'static Key<Or<K>>) -> K::Output
+    pub fn get<K: Readable + Shown>(&self, key: &'static Key<Or<K>>) -> K::Output
     where
         K::Output: Clone + Sync,
     {
@@ -137,17 +102,20 @@ impl<'d> Table<'d> {
     }
 
     /// Notes that these keys, where they are written, mean nothing here.
-    pub fn refuse(&mut self, keys: &[&'static str], what: &str, remedy: &str) {
+    pub fn refuse(&self, keys: &[&'static str], what: &str, remedy: &str) {
         for key in keys {
-            if let Some(value) = self.value(*key) {
+            if let Some(value) = self.value_of(key) {
                 value.wrong(Problem::new(what, remedy));
             }
         }
     }
 
     /// The value of `key`; that it is missing is a mistake, with an example as the remedy.
-    pub fn required(&mut self, key: impl Named, example: &str) -> Option<Value<'d>> {
-        let key = key.name();
+    pub fn required<K: Kind + ?Sized>(
+        &self,
+        key: &'static Key<K>,
+        example: &str,
+    ) -> Option<Value<'d>> {
         let value = self.value(key);
         // A broken line above may be the missing one: then only the broken line is reported.
         if value.is_none() && !self.document.has_syntax_errors {
@@ -156,56 +124,23 @@ impl<'d> Table<'d> {
                 false => format!("is missing from [{}]", self.field),
             };
             let problem = Problem::new(what, format!("add {example}"));
-            self.document.note(self.span.start, self.field_of(key), problem);
+            self.document.note(self.span.start, self.field_of(key.name), problem);
         }
         value
     }
 
-    /// A number of things.
-    pub fn count(&mut self, key: &'static str, range: RangeInclusive<usize>) -> Option<usize> {
-        self.value(key)?.count(range)
-    }
-
-    /// A duration within `range`.
-    pub fn duration(
-        &mut self,
-        key: &'static str,
-        range: RangeInclusive<Duration>,
-    ) -> Option<Duration> {
-        self.value(key)?.duration(range)
-    }
-
-    /// A size within `range`.
-    pub fn size_bytes(&mut self, key: &'static str, range: RangeInclusive<usize>) -> Option<usize> {
-        self.value(key)?.size_bytes(range)
-    }
-
-    /// `true` or `false`.
-    pub fn boolean(&mut self, key: &'static str) -> Option<bool> {
-        self.value(key)?.boolean()
-    }
-
-    /// What `walk` makes of the table `key`, if it is there.
-    pub fn table<T>(
-        &mut self,
-        key: &'static str,
-        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
-    ) -> Option<T> {
-        self.value(key)?.table(walk)
-    }
-
     /// The result of `walk` for the table `key` with the keys of its group, if it is there.
     pub fn subtable<T>(
-        &mut self,
+        &self,
         key: &'static Key<TableKind>,
-        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
+        walk: impl FnOnce(&Table<'d>) -> Option<T>,
     ) -> Option<T> {
-        self.value(key)?.table_of(key.kind.0, walk)
+        self.value(key)?.table(key.kind.0, walk)
     }
 
     /// Hands the table to `walk` and then notes the keys that are unknown.
-    fn walk<T>(mut self, walk: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
-        let result = walk(&mut self);
+    fn walk<T>(&self, walk: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
+        let result = walk(self);
         self.note_unknown_keys();
         result
     }
@@ -218,10 +153,7 @@ impl<'d> Table<'d> {
     }
 
     fn note_unknown_keys(&self) {
-        let known: Rc<[&'static str]> = match self.group {
-            Some(group) => group.all().map(|key| key.name).collect(),
-            None => self.asked.as_slice().into(),
-        };
+        let known: Rc<[&'static str]> = self.group.all().map(|key| key.name).collect();
         if self.field.is_empty() {
             self.document.keys_of_file.replace(Rc::clone(&known));
             if self.refuse_foreign_file(&known) {
@@ -349,14 +281,6 @@ impl<'d> Value<'d> {
         None
     }
 
-    /// A duration within `range`, or none for "off".
-    pub fn duration_or_off(&self, range: RangeInclusive<Duration>) -> Option<Option<Duration>> {
-        match self.as_text() {
-            Some("off") => Some(None),
-            _ => self.duration(range).map(Some),
-        }
-    }
-
     /// A size within `range`.
     pub fn size_bytes(&self, range: RangeInclusive<usize>) -> Option<usize> {
         let text = self.text("write it in quotes with a unit, such as \"16KiB\"")?;
@@ -420,29 +344,15 @@ impl<'d> Value<'d> {
         Some(seen)
     }
 
-    /// What `walk` makes of a table.
-    pub fn table<T>(&self, walk: impl FnOnce(&mut Table<'d>) -> Option<T>) -> Option<T> {
-        self.walk(None, walk)
-    }
-
     /// The result of `walk` for a table with the keys of `group`.
-    pub fn table_of<T>(
+    pub fn table<T>(
         &self,
         group: &'static Group,
-        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
-    ) -> Option<T> {
-        self.walk(Some(group), walk)
-    }
-
-    fn walk<T>(
-        &self,
-        group: Option<&'static Group>,
-        walk: impl FnOnce(&mut Table<'d>) -> Option<T>,
+        walk: impl FnOnce(&Table<'d>) -> Option<T>,
     ) -> Option<T> {
         match self.value {
             DeValue::Table(entries) => {
                 let table = Table {
-                    asked: Vec::new(),
                     document: self.document,
                     entries,
                     field: self.field.clone(),

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use sealane_operator::key::{
+    Choice, Count, Group, Key, Or, PathKind, Set, TableKind, TableList, Text,
+};
 use sealane_operator::reader::{Table, Value};
 use sealane_operator::{Place, Problem, value};
 
@@ -98,22 +101,21 @@ impl NamePattern {
 }
 
 /// Reads the table.
-pub(super) fn push(table: &mut Table<'_>) -> Option<PushSettings> {
-    let address = table.required("address", "address = \"10.0.0.5:8443\"");
-    let address = address.and_then(|value| value.parsed(socket_address));
-    let mut file = |key, example: &str| table.required(key, example).and_then(|value| value.path());
-    let certificate = file("certificate", "certificate = \"/etc/sealane/push.pem\"");
-    let key = file("key", "key = \"/etc/sealane/push.key\"");
-    let files = |all: Value<'_>| all.set(FILES_MAX, Value::path);
-    let roots = table.required("client_roots", "client_roots = [\"/etc/sealane/deployers.pem\"]");
-    let roots = roots.and_then(files);
-    let revoked = table.value("revocation_lists").map(files);
-    let roles = table.required("role", "[[push.role]] with a client and its names");
+pub(super) fn push(table: &Table<'_>) -> Option<PushSettings> {
+    let address = table.required(&ADDRESS, "address = \"10.0.0.5:8443\"");
+    let address = address.and_then(|value| ADDRESS.read(&value));
+    let file = |key, example: &str| table.required(key, example).and_then(|value| value.path());
+    let certificate = file(&CERTIFICATE, "certificate = \"/etc/sealane/push.pem\"");
+    let key = file(&KEY, "key = \"/etc/sealane/push.key\"");
+    let roots = table.required(&CLIENT_ROOTS, "client_roots = [\"/etc/sealane/deployers.pem\"]");
+    let roots = roots.and_then(|files| CLIENT_ROOTS.read(&files));
+    let revoked = table.value(&REVOCATION_LISTS).map(|files| REVOCATION_LISTS.read(&files));
+    let roles = table.required(&ROLE, "[[push.role]] with a client and its names");
     let roles = roles.and_then(|value| {
         let mut seen = HashMap::new();
-        value.list(ROLES_MAX, |each| {
+        value.list(ROLE.kind.1, |each| {
             let at = each.clone();
-            each.table(|table| role(table, &at, &mut seen))
+            each.table(ROLE.kind.0, |table| role(table, &at, &mut seen))
         })
     });
     Some(PushSettings {
@@ -125,24 +127,17 @@ pub(super) fn push(table: &mut Table<'_>) -> Option<PushSettings> {
     })
 }
 
-fn role(
-    table: &mut Table<'_>,
-    at: &Value<'_>,
-    seen: &mut HashMap<String, Place>,
-) -> Option<PushRole> {
+fn role(table: &Table<'_>, at: &Value<'_>, seen: &mut HashMap<String, Place>) -> Option<PushRole> {
     let client =
-        table.required("client", "client = \"deployer.example.com\", as its certificate has");
-    let client = client.and_then(|value| value.parsed(value::word));
-    let names = table.required("names", "names = [\"*.customer.example\", \"example.com\"]");
-    let names = names.and_then(|all| all.set(NAMES_MAX, |each| each.parsed(pattern)));
-    let may = match table.value("may") {
-        Some(all) => all.set(VERBS.len(), |each| each.choice(&VERBS)),
+        table.required(&CLIENT, "client = \"deployer.example.com\", as its certificate has");
+    let client = client.and_then(|value| CLIENT.read(&value));
+    let names = table.required(&NAMES, "names = [\"*.customer.example\", \"example.com\"]");
+    let names = names.and_then(|all| NAMES.read(&all));
+    let may = match table.value(&MAY) {
+        Some(all) => MAY.read(&all),
         None => Some(VERBS.map(|(_, verb)| verb).to_vec()),
     };
-    let certificates_max = match table.value("certificates_max") {
-        Some(value) => value.count(1..=usize::MAX),
-        None => Some(CERTIFICATES_MAX_DEFAULT),
-    };
+    let certificates_max = table.get(&CERTIFICATES_MAX);
     if let Some(client) = &client {
         if let Some(first) = seen.get(client) {
             let what = format!("{client} has a role at {first} already");
@@ -151,12 +146,7 @@ fn role(
         }
         seen.insert(client.clone(), at.place());
     }
-    Some(PushRole {
-        certificates_max: certificates_max?,
-        client: client?,
-        may: may?,
-        names: names?,
-    })
+    Some(PushRole { certificates_max, client: client?, may: may?, names: names? })
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, Problem> {
@@ -177,16 +167,94 @@ fn pattern(text: &str) -> Result<NamePattern, Problem> {
     })
 }
 
-const VERBS: [(&str, PushVerb); 3] =
+static VERBS: [(&str, PushVerb); 3] =
     [("put", PushVerb::Put), ("get", PushVerb::Get), ("delete", PushVerb::Delete)];
-/// Certificates of a role without `certificates_max`.
-const CERTIFICATES_MAX_DEFAULT: usize = 100_000;
-/// Files with authorities, or with what they have revoked.
-const FILES_MAX: usize = 16;
-/// Names of one role.
-const NAMES_MAX: usize = 1_000;
-/// Roles of one listener. Each has connections of its own.
-const ROLES_MAX: usize = 64;
+
+pub(super) static PUSH: Key<TableKind> = Key::new("push", TableKind(&GROUP), "");
+
+static GROUP: Group = Group::new(
+    "push",
+    "The push API: clients with a certificate put certificates into the store over TCP. Off \
+     without this table. docs/push-certificates.md explains it. To add or remove the table, \
+     restart the agent.",
+    &[&ADDRESS, &CERTIFICATE, &KEY, &CLIENT_ROOTS, &REVOCATION_LISTS, &ROLE],
+);
+
+static ADDRESS: Key<Text<SocketAddr>> =
+    Key::new("address", Text("\"ADDRESS:PORT\"", socket_address), "An address of this machine.")
+        .examples(&["\"10.0.0.5:8443\""])
+        .required()
+        .restart();
+
+static CERTIFICATE: Key<PathKind> =
+    Key::new("certificate", PathKind, "The certificate chain of the API's server, in PEM.")
+        .examples(&["\"/etc/sealane/push.pem\""])
+        .required();
+
+static KEY: Key<PathKind> = Key::new(
+    "key",
+    PathKind,
+    "The private key of the certificate, in PEM. Other users must not be able to read it.",
+)
+.examples(&["\"/etc/sealane/push.key\""])
+.required();
+
+static CLIENT_ROOTS: Key<Set<PathKind>> =
+    Key::new("client_roots", Set(PathKind, 16), "PEM files with the CAs of client certificates.")
+        .examples(&["[\"/etc/sealane/deployers.pem\"]"])
+        .required();
+
+static REVOCATION_LISTS: Key<Set<PathKind>> = Key::new(
+    "revocation_lists",
+    Set(PathKind, 16),
+    "PEM files with the certificate revocation lists (CRLs) of these CAs.",
+)
+.examples(&["[\"/etc/sealane/deployers.crl\"]"])
+.without("no list");
+
+static ROLE: Key<TableList> = Key::new("role", TableList(&ROLE_GROUP, 64), "");
+
+static ROLE_GROUP: Group = Group::new(
+    "push.role",
+    "What one client may do. At least one table.",
+    &[&CLIENT, &NAMES, &MAY, &CERTIFICATES_MAX],
+)
+.example(
+    "[[push.role]]\nclient = \"deployer.example.com\"\n\
+     names = [\"*.customer.example\", \"example.com\"]\nmay = [\"put\", \"get\"]\n",
+);
+
+static CLIENT: Key<Text<String>> = Key::new(
+    "client",
+    Text("text", value::word),
+    "A DNS name or a URI in the client's certificate, or the common name of a certificate without \
+     alternative names.",
+)
+.examples(&["\"deployer.example.com\""])
+.required();
+
+static NAMES: Key<Set<Text<NamePattern>>> = Key::new(
+    "names",
+    Set(Text("host name, \"*.NAME\" or \"*\"", pattern), 1_000),
+    "Names whose certificates the client may handle. \"*.NAME\" is all names below NAME, at any \
+     depth, and \"*\" is all names.",
+)
+.examples(&["[\"*.customer.example\", \"example.com\"]"])
+.required();
+
+static MAY: Key<Set<Choice<PushVerb>>> = Key::new(
+    "may",
+    Set(Choice(&VERBS), VERBS.len()),
+    "What the client may do: store, read and remove certificates.",
+)
+.examples(&["[\"put\", \"get\", \"delete\"]"])
+.without("[\"put\", \"get\", \"delete\"]");
+
+static CERTIFICATES_MAX: Key<Or<Count>> = Key::new(
+    "certificates_max",
+    Or(Count(1..=1_000_000_000), 100_000),
+    "How many certificates of this role the store may have.",
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,11 @@
 //! What a file may say, and what is said of mistakes in it.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use super::*;
+
+mod reference;
 
 const GOOD: &str = "store = \"store\"
 store_key = { file = \"store.key\" }

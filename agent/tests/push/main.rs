@@ -17,5 +17,6 @@ mod harness;
 mod memory;
 mod quoted;
 mod roles;
+mod schema;
 mod site;
 mod streams;

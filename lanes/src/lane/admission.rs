@@ -7,10 +7,10 @@
 //!
 //! Sessions that have begun go before hellos, because their signature is paid, but only
 //! [`BEGUN_IN_A_ROW_MAX`] of them in a row. Hellos wait in a [`FairQueue`], for at most
-//! [`HELLO_WAIT_MAX_MS`]. Those of clients that were answered and have completed no handshake are at
-//! most [`WAIT_US`] of work, by the lane's own measurement; beyond that one gives way. A lane that
-//! keeps up never sorts hellos: it compares two lengths, and notes in a table that a client has
-//! completed its handshake.
+//! [`HELLO_WAIT_MAX_MS`]. Those of clients that were answered and have completed no handshake are
+//! at most [`WAIT_US`] of work, by the lane's own measurement; beyond that one gives way. A lane
+//! that keeps up never sorts hellos: it compares two lengths, and notes in a table that a client
+//! has completed its handshake.
 
 use std::collections::VecDeque;
 

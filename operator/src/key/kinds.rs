@@ -340,6 +340,10 @@ impl<K: Kind> Kind for List<K> {
     }
 }
 
+impl<K: Typed> Typed for List<K> {
+    type Output = Vec<K::Output>;
+}
+
 /// A list of at most so many different elements.
 pub struct Set<K>(pub K, pub usize);
 

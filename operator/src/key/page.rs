@@ -14,7 +14,7 @@ pub fn page(top: &'static Group) -> String {
     };
     let keys: HashSet<String> = groups.iter().flat_map(explained).collect();
     let is_value = |group: &Group| keys.contains(group.path);
-    let mut text = String::new();
+    let mut text = restarts(&groups);
     for group in groups.iter().filter(|group| !is_value(group)) {
         text += &format!("- [{}](#{})\n", title(group), group.table_anchor());
     }
@@ -28,6 +28,25 @@ pub fn page(top: &'static Group) -> String {
         text += &section(group);
     }
     text
+}
+
+/// The keys whose change takes effect at the next start; a table where all keys are such.
+fn restarts(groups: &[&'static Group]) -> String {
+    let mut links = Vec::new();
+    for group in groups {
+        if group.needs_restart {
+            links.push(format!("all keys of [{0}](#{0})", group.path));
+            continue;
+        }
+        let anchors = group.keys.iter().filter(|key| key.needs_restart);
+        links.extend(anchors.map(|key| group.anchor(key.name)).map(|to| format!("[{to}](#{to})")));
+    }
+    let list = links.join(", ");
+    let text = format!(
+        "A change of these keys takes effect at the next start: {list}. A reload is enough for all \
+         other keys."
+    );
+    format!("{}\n", wrapped(&text, "", ""))
 }
 
 /// `top` and all tables below it, each once.
@@ -47,12 +66,6 @@ pub fn tables(top: &'static Group) -> Vec<&'static Group> {
     found
 }
 
-/// The value that holds without the key, in TOML or in words.
-fn default(key: &Key) -> Option<String> {
-    let without = (!key.without.is_empty()).then(|| key.without.to_owned());
-    key.kind.default_text().or(without)
-}
-
 /// The values for the example file: the default if there are no others.
 fn examples(key: &Key) -> Vec<String> {
     match key.examples {
@@ -70,10 +83,13 @@ fn title(group: &Group) -> String {
 
 fn section(group: &'static Group) -> String {
     let mut text = wrapped(&markdown(group.doc), "", "");
+    if !group.example.is_empty() {
+        text += &format!("\n```toml\n{}```\n", group.example);
+    }
     let mut inner = Vec::new();
     for key in group.keys {
         match key.kind.groups()[..] {
-            [table] if key.doc.is_empty() => {
+            [table] if key.is_section() => {
                 inner.push(format!("[{}](#{})", table.path, table.path));
             }
             _ => text += &of_key(group, key),
@@ -84,7 +100,7 @@ fn section(group: &'static Group) -> String {
     }
     if let Some(shared) = &group.shared {
         let link = |key: &&Key| match key.kind.groups()[..] {
-            [inner] if key.doc.is_empty() => format!("[{}](#{})", key.name, inner.path),
+            [inner] if key.is_section() => format!("[{}](#{})", key.name, inner.path),
             _ => format!("[{}](#{}.{})", key.name, shared.from, key.name),
         };
         let links: Vec<_> = shared.keys.iter().map(link).collect();
@@ -100,21 +116,22 @@ fn of_key(group: &Group, key: &Key) -> String {
     text += &wrapped(&markdown(key.doc), "", "");
     text.push('\n');
     let mut facts = vec![format!("Type: {}", markdown(&key.kind.describe()))];
-    let default = default(key).map_or("none".to_owned(), |text| code(&text));
+    let default = key.default_text().map_or("none".to_owned(), |text| code(&text));
     facts.push(match key.is_required {
         true => "Required".to_owned(),
         false => format!("Default: {default}"),
     });
-    let change = if key.needs_restart { "at the next start" } else { "at a reload" };
+    let needs_restart = key.needs_restart || group.needs_restart;
+    let change = if needs_restart { "at the next start" } else { "at a reload" };
     facts.push(format!("A change takes effect {change}"));
     if !key.see.is_empty() {
         let links: Vec<_> = key.see.iter().map(|to| format!("[{to}](#{to})")).collect();
         facts.push(format!("See also: {}", links.join(", ")));
     }
     text += &facts.iter().map(|fact| wrapped(fact, "- ", "  ")).collect::<String>();
-    let lines: String = examples(key).iter().map(|value| line(key, value)).collect();
+    let lines: Vec<_> = examples(key).iter().map(|value| line(key, value)).collect();
     if !lines.is_empty() {
-        text += &format!("\n```toml\n{lines}```\n");
+        text += &format!("\n```toml\n{}```\n", lines.join(OR));
     }
     text
 }
@@ -128,7 +145,7 @@ pub fn in_example(key: &Key, is_needed: bool) -> String {
         [first, others @ ..] => (first.as_str(), others),
         [] => ("", &[][..]),
     };
-    let default = default(key);
+    let default = key.default_text();
     let is_default = default.as_deref() == Some(first);
     let mut doc = key.doc.to_owned();
     if let Some(bounds) = key.kind.bounds() {
@@ -139,14 +156,26 @@ pub fn in_example(key: &Key, is_needed: bool) -> String {
     }
     let mut text = wrapped(&doc, "# ", "# ");
     let written = line(key, first);
-    text += &match is_default || is_needed {
-        true => written,
-        false => commented(&written, "# "),
+    text += &if key.is_alternative {
+        commented(&written, "#   ")
+    } else if is_default || is_needed {
+        written
+    } else {
+        commented(&written, "# ")
     };
     for other in others {
-        text += &commented(&line(key, other), "#   ");
+        text += &format!("{OR}{}", commented(&line(key, other), "#   "));
     }
     text
+}
+
+/// The comment, the header and the keys of a table in an example file. Keys whose anchors are in
+/// `needed` are not commented out.
+#[must_use]
+pub fn table_in_example(group: &'static Group, header: &str, needed: &[&str]) -> String {
+    let keys = group.keys.iter().filter(|key| !key.is_section());
+    let keys = keys.map(|key| in_example(key, needed.contains(&&*group.anchor(key.name))));
+    format!("{}{header}\n{}", wrapped(group.doc, "# ", "# "), keys.collect::<String>())
 }
 
 /// A line with a key and a value.
@@ -201,3 +230,5 @@ pub fn wrapped(text: &str, first: &str, next: &str) -> String {
 }
 
 const COLUMNS_MAX: usize = 100;
+/// Stands between two examples of one key.
+const OR: &str = "# or:\n";

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{Readable, Value};
 use crate::key::{
-    Bool, ByName, Bytes, Choice, Count, Either, Key, Or, PathKind, Set, Shown, Span, Text, Word,
+    Bool, ByName, Bytes, Choice, Count, Either, Key, List, Or, PathKind, Set, Shown, Span, Text,
+    Word,
 };
 
 impl<K: Readable> Key<K> {
@@ -79,6 +80,12 @@ impl Readable for Either<Word, Span> {
             Some(text) if text == self.0.0 => Some(None),
             _ => self.1.read(written).map(Some),
         }
+    }
+}
+
+impl<K: Readable> Readable for List<K> {
+    fn read(&self, written: &Value<'_>) -> Option<Vec<K::Output>> {
+        written.list(self.1, |element| self.0.read(&element))
     }
 }
 

@@ -91,14 +91,15 @@ impl<'t> Document<'t> {
         headers.last().is_some_and(|(index, _)| self.syntax_error_lines.contains(&(index + 1)))
     }
 
-    pub(crate) fn into_mistakes(self) -> Vec<Mistake> {
+    /// All mistakes. `page` explains the keys.
+    pub(crate) fn into_mistakes(self, page: &str) -> Vec<Mistake> {
         let keys_of_file = self.keys_of_file.take();
         for key in self.unknown.take() {
             // The table that it belongs to is not known.
             if self.is_below_broken_header(key.offset) {
                 continue;
             }
-            self.note(key.offset, key.field(), key.problem(&keys_of_file));
+            self.note(key.offset, key.field(), key.problem(&keys_of_file, page));
         }
         let mut mistakes = self.mistakes.into_inner();
         mistakes.sort_by(|a, b| a.place.cmp(&b.place));

@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
-use crate::key::{Group, PAGE};
+use crate::key::Group;
 use crate::mistake::Problem;
 
 /// A key that is not known in its table.
 pub(crate) struct Unknown {
     /// The tables around it; empty for the file itself.
     pub(crate) around: String,
-    /// The declaration of its table, if there is one.
-    pub(crate) group: Option<&'static Group>,
+    /// The declaration of its table.
+    pub(crate) group: &'static Group,
     pub(crate) key: String,
     /// The keys that are known there.
     pub(crate) known: Rc<[&'static str]>,
@@ -27,34 +27,29 @@ impl Unknown {
         }
     }
 
-    /// The problem to report. `keys_of_file` are those above the first table.
-    pub(crate) fn problem(&self, keys_of_file: &[&'static str]) -> Problem {
+    /// The problem to report. `keys_of_file` are those above the first table, and `page` explains
+    /// all keys.
+    pub(crate) fn problem(&self, keys_of_file: &[&'static str], page: &str) -> Problem {
         let mut problem = if keys_of_file.contains(&self.key.as_str()) {
             let remedy = "move it above the first [table]";
             Problem::new("is a key of the file, not of this table", remedy)
         } else {
-            Problem::new("is not a known key", self.remedy())
+            Problem::new("is not a known key", self.remedy(page))
         };
         problem.known = self.known.to_vec();
         problem
     }
 
     /// The key that was probably meant, and where the reference has it or the whole table.
-    fn remedy(&self) -> String {
+    fn remedy(&self, page: &str) -> String {
         if let Some(meant) = closest(&self.key, &self.known) {
-            let at = self.group.map(|group| format!(" see {PAGE}#{}", group.anchor(meant)));
-            return format!("did you mean {meant:?}?{}", at.unwrap_or_default());
+            return format!("did you mean {meant:?}? see {page}#{}", self.group.anchor(meant));
         }
-        let at = self.group.map(|group| format!("{PAGE}#{}", group.table_anchor()));
-        match (self.known.len(), at) {
-            (0..=KEYS_LISTED_MAX, None) => {
-                format!("remove it; known here: {}", self.known.join(", "))
-            }
-            (0..=KEYS_LISTED_MAX, Some(at)) => {
-                format!("remove it; known here: {} ({at})", self.known.join(", "))
-            }
-            (_, at) => format!("remove it; all keys: {}", at.as_deref().unwrap_or(EXAMPLES)),
+        let at = format!("{page}#{}", self.group.table_anchor());
+        if self.known.len() > KEYS_LISTED_MAX {
+            return format!("remove it; all keys: {at}");
         }
+        format!("remove it; known here: {} ({at})", self.known.join(", "))
     }
 }
 
@@ -80,8 +75,6 @@ pub(super) fn closest(written: &str, known: &[&'static str]) -> Option<&'static 
     near.map(|(_, known)| known).or_else(part)
 }
 
-/// Where every key is explained.
-const EXAMPLES: &str = "/usr/share/doc/sealane/examples";
 /// Keys that still fit into a line.
 const KEYS_LISTED_MAX: usize = 8;
 /// Letters of a word that points to a key that it is a part of.

@@ -41,7 +41,7 @@ pub enum AccessLogDestination {
     Stdout,
 }
 
-pub(crate) fn access_log(table: &mut Table<'_>) -> Option<AccessLog> {
+pub(crate) fn access_log(table: &Table<'_>) -> Option<AccessLog> {
     let path = table.required(&PATH, "path = \"stderr\"");
     let buffer_bytes = table.get(&BUFFER);
     let health_checks = table.get(&HEALTH_CHECKS);
@@ -61,7 +61,8 @@ pub(crate) static GROUP: Group = Group::new(
     "One JSON line per connection. Off without this table. A change takes effect at the next \
      start.",
     &[&PATH, &BUFFER, &HEALTH_CHECKS, &ONLY, &JA4],
-);
+)
+.restart();
 
 static PATH: Key<PathKind> = Key::new(
     "path",
@@ -70,36 +71,31 @@ static PATH: Key<PathKind> = Key::new(
      objects too.",
 )
 .examples(&["\"stderr\""])
-.required()
-.restart();
+.required();
 
 static BUFFER: Key<Or<Bytes>> = Key::new(
     "buffer",
     Or(Bytes(4 * 1024..=64 * 1024 * 1024), 1024 * 1024),
     "How many bytes of lines each lane buffers. Lines beyond it are dropped and counted.",
-)
-.restart();
+);
 
 static HEALTH_CHECKS: Key<Or<Bool>> = Key::new(
     "health_checks",
     Or(Bool, false),
     "Whether health checks of a load balancer are logged: connections with a PROXY header that \
      marks them as its own, and connections that close without sending data.",
-)
-.restart();
+);
 
 static ONLY: Key<Or<Choice<LoggedEnds>>> = Key::new(
     "only",
     Or(Choice(&[("all", LoggedEnds::All), ("failures", LoggedEnds::Failures)]), LoggedEnds::All),
     "\"failures\" logs only connections that ended by a fault of a client, a backend, a limit or \
      Sealane. docs/log.md explains each cause.",
-)
-.restart();
+);
 
 static JA4: Key<Or<Bool>> = Key::new(
     "ja4",
     Or(Bool, false),
     "Whether lines have the client's JA4, a fingerprint of its TLS library. It costs the lane one \
      digest for each connection.",
-)
-.restart();
+);

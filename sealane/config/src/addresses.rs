@@ -11,7 +11,7 @@ use crate::value::{self, ListenAddresses};
 
 /// `address` for one, `addresses` for several.
 pub(crate) fn addresses(
-    table: &mut Table<'_>,
+    table: &Table<'_>,
     at: &Value<'_>,
     claims: &mut Claims,
 ) -> Option<Vec<Address>> {

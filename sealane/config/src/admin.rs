@@ -44,7 +44,7 @@ impl From<Address> for Admin {
 }
 
 /// Reads the table.
-pub(crate) fn admin(table: &mut Table<'_>, claims: &mut Claims) -> Option<Admin> {
+pub(crate) fn admin(table: &Table<'_>, claims: &mut Claims) -> Option<Admin> {
     let socket = table.value(&SOCKET);
     let mode = table.value(&SOCKET_MODE);
     let written = match &socket {
@@ -110,7 +110,8 @@ pub(crate) static GROUP: Group = Group::new(
     "The admin interface: metrics (/metrics), health (/healthz), state (/state) and commands. Off \
      without this table. A change takes effect at the next start.",
     &[&ADDRESS, &SOCKET, &SOCKET_MODE, &ALLOW_REMOTE, &HOSTS],
-);
+)
+.restart();
 
 static ADDRESS: Key<Text<Address>> = Key::new(
     "address",
@@ -119,8 +120,7 @@ static ADDRESS: Key<Text<Address>> = Key::new(
      the same as socket. Required, unless there is a socket.",
 )
 .examples(&["\"127.0.0.1:9180\""])
-.without("no TCP address")
-.restart();
+.without("no TCP address");
 
 static SOCKET: Key<PathKind> = Key::new(
     "socket",
@@ -129,8 +129,7 @@ static SOCKET: Key<PathKind> = Key::new(
      other commands use it. Every user that can open it can read all that the address shows. \
      Commands are accepted from root and from the user of the process alone.",
 )
-.examples(&["\"/run/sealane/admin.sock\""])
-.restart();
+.examples(&["\"/run/sealane/admin.sock\""]);
 
 static SOCKET_MODE: Key<Text<u32>> = Key::new(
     "socket_mode",
@@ -139,15 +138,13 @@ static SOCKET_MODE: Key<Text<u32>> = Key::new(
      too, \"0666\" for every user that can enter the folder.",
 )
 .examples(&["\"0600\""])
-.without("\"0600\"")
-.restart();
+.without("\"0600\"");
 
 static ALLOW_REMOTE: Key<Or<Bool>> = Key::new(
     "allow_remote",
     Or(Bool, false),
     "An address other than loopback or a unix socket is refused unless this is true.",
-)
-.restart();
+);
 
 static HOSTS: Key<Set<Text<String>>> = Key::new(
     "hosts",
@@ -156,5 +153,4 @@ static HOSTS: Key<Set<Text<String>>> = Key::new(
      request with another name gets 421. Therefore no web page can reach the interface by a name \
      that resolves to this machine.",
 )
-.examples(&["[\"metrics.example.com\"]"])
-.restart();
+.examples(&["[\"metrics.example.com\"]"]);

@@ -100,7 +100,7 @@ pub(crate) fn server_name(text: &str) -> Result<ServerName<'static>, Problem> {
     })
 }
 
-pub(crate) fn backend_tls(table: &mut Table<'_>) -> BackendTls {
+pub(crate) fn backend_tls(table: &Table<'_>) -> BackendTls {
     let default = BackendTls::default();
     let roots = table.value(&ROOTS);
     let anybody = table.value(&INSECURE_ACCEPT_ANY_CERTIFICATE);

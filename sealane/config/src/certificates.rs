@@ -13,7 +13,7 @@ use crate::value;
 
 /// Files and directories, and a store if there is one.
 pub(crate) fn certificates(
-    table: &mut Table<'_>,
+    table: &Table<'_>,
     needs_none: bool,
 ) -> Option<(Vec<CertificateSource>, Option<PathBuf>)> {
     if needs_none && table.value(&CERTIFICATES).is_none() {
@@ -47,7 +47,7 @@ pub(crate) fn certificate_source(written: &Value<'_>) -> Option<CertificateSourc
     if !written.is_table() {
         return written.path().map(CertificateSource::Path);
     }
-    written.table_of(&PAIR, |table| {
+    written.table(&PAIR, |table| {
         let chain = table.required(&CHAIN, "chain = \"FILE\"").and_then(|v| CHAIN.read(&v));
         let key = table.required(&KEY, "key = \"FILE\"").and_then(|v| KEY.read(&v));
         Some(CertificateSource::Pair { chain: chain?, key: key? })
@@ -55,7 +55,7 @@ pub(crate) fn certificate_source(written: &Value<'_>) -> Option<CertificateSourc
 }
 
 /// Certificates on demand come by a store, in whose folder their names are told.
-pub(crate) fn on_demand(table: &mut Table<'_>, store: Option<&Path>, claims: &mut Claims) -> bool {
+pub(crate) fn on_demand(table: &Table<'_>, store: Option<&Path>, claims: &mut Claims) -> bool {
     let Some(written) = table.value(&ON_DEMAND) else { return false };
     let on_demand = ON_DEMAND.read(&written).unwrap_or(false);
     match store.filter(|_| on_demand) {

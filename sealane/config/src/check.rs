@@ -60,13 +60,13 @@ impl CheckKind {
 
 /// How the backends of a listener and of its routes are checked, if they are.
 pub(crate) fn check(
-    table: &mut Table<'_>,
+    table: &Table<'_>,
     spoken: Spoken,
     destination: Option<&Destination>,
     routes: &[Route],
 ) -> Option<Check> {
     let written = table.value(&CHECK)?;
-    let (check, kind) = written.table_of(&GROUP, |table| {
+    let (check, kind) = written.table(&GROUP, |table| {
         let kind = table.value(&KIND);
         // Every key is read before a mistake in one ends the reading.
         let check = Check {
@@ -111,7 +111,7 @@ fn what(written: &Value<'_>) -> Option<CheckKind> {
             Plain::Tls => CheckKind::Tls,
         });
     }
-    written.table_of(&ASK, |table| {
+    written.table(&ASK, |table| {
         let send = table.value(&SEND).map(|v| SEND.read(&v));
         let expect = table.required(&EXPECT, "expect = \"+PONG\"")?;
         let send = send.unwrap_or(Some(Vec::new()))?;
@@ -183,13 +183,13 @@ static EXPECT: Key<Text<Vec<u8>>> =
 static EVERY: Key<Or<Span>> = Key::new(
     "every",
     Or(Span(Duration::from_millis(100)..=Duration::from_secs(3_600)), Duration::from_secs(2)),
-    "From the beginning of one check to that of the next.",
+    "A check begins this long after the beginning of the previous one.",
 );
 
 static TIMEOUT: Key<Or<Span>> = Key::new(
     "timeout",
     Or(Span(Duration::from_millis(10)..=Duration::from_secs(60)), Duration::from_secs(1)),
-    "The longest time of one check.",
+    "A check that takes longer has failed.",
 );
 
 static RISE: Key<Or<Count>> = Key::new(

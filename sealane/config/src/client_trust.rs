@@ -79,7 +79,7 @@ pub(crate) fn client_name(text: &str) -> Result<ClientName, Problem> {
 }
 
 /// What is asked of clients, if anything is.
-pub(crate) fn clients(table: &mut Table<'_>) -> Option<ClientTrust> {
+pub(crate) fn clients(table: &Table<'_>) -> Option<ClientTrust> {
     let demand = table.get(&CERTIFICATES);
     let roots = match demand {
         Some(_) => table.required(&ROOTS, "roots = [\"/etc/sealane/clients.pem\"]"),

@@ -22,7 +22,7 @@ use crate::value;
 /// Reports keys without effect, and dangerous ones, for this protocol at `addresses`.
 pub(crate) fn check_spoken(
     spoken: Spoken,
-    table: &mut Table<'_>,
+    table: &Table<'_>,
     addresses: &[Address],
     destination: Option<&Destination>,
     routes: &[Route],
@@ -72,14 +72,14 @@ pub(crate) fn check_spoken(
     }
 }
 
-fn refuse_tls(table: &mut Table<'_>, remedy: &str) {
+fn refuse_tls(table: &Table<'_>, remedy: &str) {
     let what = "means nothing where clients speak in the clear";
     table.refuse(&HANDSHAKE_KEYS, what, remedy);
     table.refuse(&TLS_KEYS, what, remedy);
 }
 
 /// Reports keys that contradict the pass-through of TLS by a listener or a route.
-pub(crate) fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: &[Route]) {
+pub(crate) fn check_passed_on(table: &Table<'_>, passthrough: bool, routes: &[Route]) {
     for (route, at) in routes.iter().zip(written_routes(table)) {
         if passthrough && route.names.is_empty() {
             let what = "the listener passes TLS through, so no protocol is known";
@@ -104,7 +104,7 @@ pub(crate) fn check_passed_on(table: &mut Table<'_>, passthrough: bool, routes: 
 
 /// Reports keys without effect on unix sockets, or without one.
 pub(crate) fn check_sockets(
-    table: &mut Table<'_>,
+    table: &Table<'_>,
     addresses: &[Address],
     proxy: Option<&AcceptProxy>,
     limits: &ListenerLimits,

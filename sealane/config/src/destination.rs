@@ -111,7 +111,7 @@ pub(crate) struct Manner<'d> {
 
 impl<'d> Manner<'d> {
     /// The keys of a listener.
-    pub(crate) fn of_listener(table: &mut Table<'d>) -> Self {
+    pub(crate) fn of_listener(table: &Table<'d>) -> Self {
         let default = Self {
             balance: Balance::default(),
             proxy_header: ProxyHeader::default(),
@@ -123,11 +123,11 @@ impl<'d> Manner<'d> {
 
     /// The keys that `table` writes in place of these. Each key counts alone, and the table
     /// `backend_tls` is one of them.
-    fn or_written(&self, table: &mut Table<'d>) -> Self {
+    fn or_written(&self, table: &Table<'d>) -> Self {
         let balance = table.read(&BALANCE);
         let tls_at = table.value(&BACKEND_TLS);
         let tls = match &tls_at {
-            Some(written) => written.table_of(BACKEND_TLS.kind.0, |table| Some(backend_tls(table))),
+            Some(written) => written.table(BACKEND_TLS.kind.0, |table| Some(backend_tls(table))),
             None => self.tls.clone(),
         };
         Self {
@@ -139,7 +139,7 @@ impl<'d> Manner<'d> {
     }
 
     /// The destination of a route that writes `table`.
-    pub(crate) fn of_route(&self, table: &mut Table<'d>, lanes: Lanes) -> Option<Destination> {
+    pub(crate) fn of_route(&self, table: &Table<'d>, lanes: Lanes) -> Option<Destination> {
         let own = self.or_written(table);
         let destination = own.destination(table, lanes)?;
         own.check_tls(&[&destination]);
@@ -147,7 +147,7 @@ impl<'d> Manner<'d> {
     }
 
     /// The backends of `table`, spoken to in this manner.
-    pub(crate) fn destination(&self, table: &mut Table<'_>, lanes: Lanes) -> Option<Destination> {
+    pub(crate) fn destination(&self, table: &Table<'_>, lanes: Lanes) -> Option<Destination> {
         let (backends, backend_tls) = backends(table, self.tls.as_ref(), lanes)?;
         let (balance, proxy_header) = (self.balance, self.proxy_header);
         Some(Destination { backends, backend_tls, balance, proxy_header })
@@ -167,16 +167,14 @@ impl<'d> Manner<'d> {
 }
 
 fn backends(
-    table: &mut Table<'_>,
+    table: &Table<'_>,
     tls: Option<&BackendTls>,
     lanes: Lanes,
 ) -> Option<(Backends, Option<BackendTls>)> {
     let written = table.required(&BACKENDS, "backends = [\"127.0.0.1:8080\"]")?;
     let listed = written.set(BACKENDS_MAX, |value| {
         let (at, share) = match value.is_table() {
-            true => {
-                value.table_of(&BACKEND, |table| Some((address(table)?, share(table, lanes)?)))?
-            }
+            true => value.table(&BACKEND, |table| Some((address(table)?, share(table, lanes)?)))?,
             false => (value.clone(), Share::default()),
         };
         let backend = ADDRESS.read(&at)?;
@@ -206,11 +204,11 @@ impl PartialEq for Listed {
     }
 }
 
-fn address<'d>(table: &mut Table<'d>) -> Option<Value<'d>> {
+fn address<'d>(table: &Table<'d>) -> Option<Value<'d>> {
     table.required(&ADDRESS, "address = \"127.0.0.1:8080\"")
 }
 
-fn share(table: &mut Table<'_>, lanes: Lanes) -> Option<Share> {
+fn share(table: &Table<'_>, lanes: Lanes) -> Option<Share> {
     let default = Share::default();
     let range = CONNECTIONS.kind.0.clone();
     let connections = table.value(&CONNECTIONS).map(|v| lanes.count(&v, range));

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use sealane_engine::provider::ProviderChoice;
-use sealane_operator::key::{self, Bool, Choice, Count, Group, Key, Or, TableKind};
+use sealane_operator::key::{Bool, Choice, Count, FileKeys, Group, Key, Or, TableKind};
 use sealane_operator::mistake::{Mistake, Problem};
 use sealane_operator::reader::{self, Table, Value};
 use serde_json::Value as Json;
@@ -14,13 +14,13 @@ use crate::include::{INCLUDE, Included};
 use crate::lanes::Lanes;
 use crate::limits::Shared;
 use crate::listener::Listener;
-use crate::listeners::{LISTENER, check_number_of_addresses, listener_list};
+use crate::listeners::{LISTENER, PAGE, check_number_of_addresses, listener_list};
 use crate::{Config, access_log, admin, default_lanes, limits, log, process, tickets};
 
 /// Reads the text of a configuration file; `file` names it in messages, and relative paths start
 /// beside it.
 pub(crate) fn parse(file: &Path, text: &str) -> (Option<Config>, Vec<Mistake>) {
-    reader::read_group(file, text, &TOP, |top| config(top, None, |_, _, _| Included::default()))
+    reader::read(file, text, &KEYS, |top| config(top, None, |_, _, _| Included::default()))
 }
 
 /// The same, with the files that it includes; `running` lanes are there already if a process is to
@@ -31,7 +31,7 @@ pub(crate) fn parse_all(
     running: Option<NonZeroUsize>,
 ) -> (Option<Config>, Vec<Mistake>) {
     let mut more = Vec::new();
-    let (config, mut mistakes) = reader::read_group(file, text, &TOP, |top| {
+    let (config, mut mistakes) = reader::read(file, text, &KEYS, |top| {
         config(top, running, |written, shared, claims| {
             let mut included = Included::read(file, written, shared, claims);
             more.append(&mut included.mistakes);
@@ -44,11 +44,11 @@ pub(crate) fn parse_all(
 
 /// The JSON Schema of a configuration file, for editors.
 pub fn schema() -> Json {
-    key::schema(&TOP, "Configuration of Sealane")
+    KEYS.schema("Configuration of Sealane")
 }
 
 fn config(
-    top: &mut Table<'_>,
+    top: &Table<'_>,
     running: Option<NonZeroUsize>,
     include: impl FnOnce(&Value<'_>, Shared<'_>, &mut Claims) -> Included,
 ) -> Option<Config> {
@@ -115,7 +115,10 @@ const STORE_KEY_EXAMPLE: &str =
 
 const LISTENER_EXAMPLE: &str = "a [[listener]] with address, certificates and backends";
 
-/// The keys of a file, with those of its tables.
+/// The keys of a file.
+static KEYS: FileKeys = FileKeys { top: &TOP, page: PAGE };
+
+/// The keys above the first table, with those of all tables.
 pub(crate) static TOP: Group = Group::new(
     "",
     "Keys above the first [table].",

@@ -79,7 +79,7 @@ impl Included {
                 return self.mistakes.push(Mistake { place, field: String::new(), problem });
             }
         };
-        let (listeners, mistakes) = reader::read_group(file, &text, &INCLUDED, |top| {
+        let (listeners, mistakes) = reader::read(file, &text, &INCLUDED, |top| {
             let written = top.required(&LISTENER, FILE_LISTENER_EXAMPLE)?;
             listener_list(&written, shared, claims)
         });

@@ -102,7 +102,7 @@ pub(crate) struct Shared<'l> {
     pub(crate) limits: &'l Limits,
 }
 
-pub(crate) fn limits(table: &mut Table<'_>, lanes: Lanes) -> Limits {
+pub(crate) fn limits(table: &Table<'_>, lanes: Lanes) -> Limits {
     let connections = table.value(&CONNECTIONS);
     let handshakes = table.value(&HANDSHAKES_IN_FLIGHT);
     let per_lane = table.value(&CONNECTIONS_PER_LANE);
@@ -146,7 +146,7 @@ pub(crate) fn limits(table: &mut Table<'_>, lanes: Lanes) -> Limits {
 }
 
 /// How long the process still calls itself healthy: not longer than it accepts.
-fn health_delay(table: &mut Table<'_>, drain_delay: Duration) -> Option<Duration> {
+fn health_delay(table: &Table<'_>, drain_delay: Duration) -> Option<Duration> {
     let value = table.value(&HEALTH_DELAY)?;
     let delay = HEALTH_DELAY.read(&value)?;
     if delay <= drain_delay {
@@ -224,28 +224,28 @@ static HANDSHAKES_IN_FLIGHT: Key<Or<Count>> = Key::new(
 static PROXY_TIMEOUT: Key<Or<Span>> = Key::new(
     "proxy_timeout",
     Or(Span(Duration::from_millis(10)..=Duration::from_secs(60)), Duration::from_secs(3)),
-    "From accept to the end of the PROXY header, where one is required. With plain = \"redirect\" \
-     or starttls, handshake_timeout applies to the header and what follows it.",
+    "The PROXY header must arrive within this time after accept, where one is required. With plain \
+     = \"redirect\" or starttls, handshake_timeout applies to the header and what follows it.",
 )
 .see(&["listener.accept_proxy"]);
 
 static CONNECT_TIMEOUT: Key<Or<Span>> = Key::new(
     "connect_timeout",
     Or(Span(Duration::from_millis(10)..=Duration::from_secs(300)), Duration::from_secs(5)),
-    "One attempt to connect to a backend. After it the next backend is tried.",
+    "An attempt to connect to a backend may take this long. Then Sealane tries the next backend.",
 );
 
 static CONNECTION_AGE: Key<Or<Either<Word, Span>>> = Key::new(
     "connection_age",
     Or(Either(Word("off"), Span(Duration::from_secs(1)..=Duration::from_secs(30 * 86_400))), None),
-    "From accept to the end of an established connection, however busy it is. The client is \
+    "An established connection is closed this long after accept, however busy it is. The client is \
      notified in TLS, the backend is reset: an answer may be cut.",
 );
 
 static DRAIN_DELAY: Key<Or<Span>> = Key::new(
     "drain_delay",
     Or(Span(DELAY), Duration::ZERO),
-    "From the first SIGTERM to the closing of the listeners. Until then clients are served as \
+    "The listeners are closed this long after the first SIGTERM. Until then clients are served as \
      before, so that a load balancer or a service registry can send clients elsewhere first. A \
      second SIGTERM ends the delay.",
 );
@@ -253,16 +253,16 @@ static DRAIN_DELAY: Key<Or<Span>> = Key::new(
 static HEALTH_DELAY: Key<Or<Span>> = Key::new(
     "health_delay",
     Or(Span(DELAY), Duration::ZERO),
-    "From the first SIGTERM to the moment when /healthz answers 503. At most drain_delay. Leave it \
-     at \"0s\" if a load balancer asks /healthz. Set it if the balancer learns of the shutdown in \
-     another way and must not remove the machine early.",
+    "/healthz answers 503 this long after the first SIGTERM, and from then on. At most \
+     drain_delay. Leave it at \"0s\" if a load balancer asks /healthz. Set it if the balancer \
+     learns of the shutdown in another way and must not remove the machine early.",
 );
 
 static DRAIN_TIMEOUT: Key<Or<Span>> = Key::new(
     "drain_timeout",
     Or(Span(Duration::ZERO..=Duration::from_secs(86_400)), Duration::from_secs(30)),
-    "How long open connections may finish after the listeners are closed, which SIGTERM does after \
-     drain_delay. Connections that are open at the end are cut.",
+    "Open connections may finish within this time after the listeners are closed, which SIGTERM \
+     does after drain_delay. Connections that are open at the end are cut.",
 );
 
 static HELLO_BYTES: Key<Or<Bytes>> = Key::new(

@@ -116,7 +116,7 @@ impl Listener {
 }
 
 pub(crate) fn listener(
-    table: &mut Table<'_>,
+    table: &Table<'_>,
     at: &Value<'_>,
     shared: Shared<'_>,
     claims: &mut Claims,
@@ -191,7 +191,7 @@ pub(crate) fn listener(
 
 /// The routes of a listener, and its own destination.
 fn leading(
-    table: &mut Table<'_>,
+    table: &Table<'_>,
     passthrough: bool,
     policy: &Policy,
     clients: Option<&ClientTrust>,

@@ -180,7 +180,7 @@ fn keep_alive_text(KeepAlive { idle, every, count }: KeepAlive) -> String {
 }
 
 /// The limits of a listener.
-pub(crate) fn listener_limits(table: &mut Table<'_>, shared: Shared<'_>) -> ListenerLimits {
+pub(crate) fn listener_limits(table: &Table<'_>, shared: Shared<'_>) -> ListenerLimits {
     let timeouts = timeouts(table, shared.limits.timeouts);
     let connections_max =
         table.value(&CONNECTIONS).and_then(|v| shared.lanes.count(&v, CONNECTIONS.kind.0.clone()));
@@ -215,8 +215,8 @@ fn keep_alive(written: &Value<'_>) -> Option<KeepAlive> {
         }
         None => {}
     }
-    written.table_of(&KEEPALIVE_GROUP, |table| {
-        let mut seconds = |key: &'static Key<Or<Span>>| match table.value(key) {
+    written.table(&KEEPALIVE_GROUP, |table| {
+        let seconds = |key: &'static Key<Or<Span>>| match table.value(key) {
             Some(v) => key.read(&v).filter(|read| is_whole(&v, *read)),
             None => Some(key.default()),
         };
@@ -313,7 +313,7 @@ static KEEPALIVE_IDLE: Key<Or<Span>> = Key::new(
 static KEEPALIVE_EVERY: Key<Or<Span>> = Key::new(
     "every",
     Or(Span(KEEPALIVE_TIME), Duration::from_secs(10)),
-    "From one probe to the next, in whole seconds.",
+    "The time between two probes, in whole seconds.",
 );
 
 static KEEPALIVE_COUNT: Key<Or<Count>> = Key::new(
@@ -336,24 +336,24 @@ pub(crate) static USER_TIMEOUT: Key<Or<Either<Word, Span>>> = Key::new(
 pub(crate) static ALLOW: Key<List<Text<Network>>> = Key::new(
     "allow",
     List(Text(NETWORK, network), NETWORKS_MAX),
-    "Networks from which clients may connect. \"file:/PATH\" has one on each line; text behind a # \
-     is a comment. A change of a file reloads.",
+    "Networks and addresses from which clients may connect. \"file:/PATH\" has one on each line; \
+     text behind a # is a comment. A change of a file reloads.",
 )
-.examples(&["[\"10.0.0.0/8\", \"2001:db8::/32\"]"])
+.examples(&["[\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]"])
 .without("all clients may connect")
 .see(&["listener.deny"]);
 
 pub(crate) static DENY: Key<List<Text<Network>>> = Key::new(
     "deny",
     List(Text(NETWORK, network), NETWORKS_MAX),
-    "Networks from which clients may not connect, whatever allow has. They are reset at once. \
-     Files as in allow.",
+    "Networks and addresses from which clients may not connect, whatever allow has. They are reset \
+     at once. Files as in allow.",
 )
 .examples(&["[\"10.9.0.0/16\", \"file:/etc/sealane/deny.txt\"]"])
 .without("no network")
 .see(&["listener.allow"]);
 
-const NETWORK: &str = "network or \"file:/PATH\"";
+const NETWORK: &str = "network, single address or \"file:/PATH\"";
 
 pub(crate) static CONNECTIONS_PER_CLIENT: Key<Or<Count>> = Key::new(
     "connections_per_client",

@@ -1,6 +1,6 @@
 //! The list of listeners.
 
-use sealane_operator::key::{Group, Key, TableList};
+use sealane_operator::key::{FileKeys, Group, Key, TableList};
 use sealane_operator::mistake::Problem;
 use sealane_operator::reader::Value;
 
@@ -31,7 +31,7 @@ pub(crate) fn listener_list(
         return None;
     }
     written.list(most, |v| {
-        v.table_of(&GROUP, |table| {
+        v.table(&GROUP, |table| {
             let listener = listener(table, &v, shared, claims)?;
             check_demands(&listener, &written_routes(table), &v);
             Some(listener)
@@ -60,5 +60,10 @@ pub(crate) static LISTENER: Key<TableList> =
     Key::new("listener", TableList(&GROUP, LISTENERS_MAX), "");
 
 /// A file that is included.
-pub(crate) static INCLUDED: Group =
+pub(crate) static INCLUDED: FileKeys = FileKeys { top: &INCLUDED_GROUP, page: PAGE };
+
+static INCLUDED_GROUP: Group =
     Group::new("listener", "A file that is included has listeners and nothing else.", &[&LISTENER]);
+
+/// The reference of all keys.
+pub(crate) const PAGE: &str = "docs/configuration.md";

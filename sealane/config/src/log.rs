@@ -13,7 +13,7 @@ pub struct Log {
     pub format: Option<LogFormat>,
 }
 
-pub(crate) fn log(table: &mut Table<'_>) -> Log {
+pub(crate) fn log(table: &Table<'_>) -> Log {
     Log { level: table.get(&LEVEL), format: table.value(&FORMAT).and_then(|v| FORMAT.read(&v)) }
 }
 
@@ -21,15 +21,15 @@ pub(crate) static GROUP: Group = Group::new(
     "log",
     "The operational log, on standard error. A change takes effect at the next start.",
     &[&LEVEL, &FORMAT],
-);
+)
+.restart();
 
 static LEVEL: Key<Or<Choice<LogLevel>>> = Key::new(
     "level",
     Or(Choice(&LogLevel::NAMES), LogLevel::Info),
     "Lines of this level and above are written. \"debug\" also logs the life of each connection \
      while it happens, at most 5,000 events per second and lane. --log-level takes precedence.",
-)
-.restart();
+);
 
 static FORMAT: Key<Choice<LogFormat>> = Key::new(
     "format",
@@ -38,5 +38,4 @@ static FORMAT: Key<Choice<LogFormat>> = Key::new(
      journal a priority takes the place of time and level. --log-format takes precedence.",
 )
 .examples(&["\"json\""])
-.without("text, or JSON if access_log.path is \"stderr\"")
-.restart();
+.without("text, or JSON if access_log.path is \"stderr\"");

@@ -10,7 +10,7 @@ use sealane_operator::reader::{Readable as _, Table, Value};
 use crate::value::{self, AlpnProtocol};
 
 /// The policy of a listener that is written `at` a place.
-pub(crate) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
+pub(crate) fn policy(table: &Table<'_>, at: &Value<'_>) -> Policy {
     let default = Policy::default();
     let own = Policy {
         alpn: table.value(&ALPN).and_then(|v| alpn(&v, &ALPN)).unwrap_or_default(),
@@ -21,7 +21,7 @@ pub(crate) fn policy(table: &mut Table<'_>, at: &Value<'_>) -> Policy {
 }
 
 /// The policy `default` with what is written in its place, of what can differ by name.
-pub(crate) fn handshake(table: &mut Table<'_>, at: &Value<'_>, default: Policy) -> Policy {
+pub(crate) fn handshake(table: &Table<'_>, at: &Value<'_>, default: Policy) -> Policy {
     let mismatch = table.read(&ALPN_MISMATCH);
     let written_versions = table.value(&VERSIONS);
     let versions = written_versions.as_ref().and_then(|v| versions(v, &VERSIONS));
@@ -110,7 +110,7 @@ pub(crate) fn alpn(
     Some(protocols.into_iter().map(|protocol| protocol.0).collect())
 }
 
-fn suites(table: &mut Table<'_>, versions: Versions) -> Option<Vec<Suite>> {
+fn suites(table: &Table<'_>, versions: Versions) -> Option<Vec<Suite>> {
     let written = table.value(&SUITES)?;
     let Set(text, suites_max) = &SUITES.kind;
     let suites = written.set(*suites_max, |v| {

@@ -36,7 +36,7 @@ impl Default for Process {
 }
 
 /// Reads the table.
-pub(crate) fn process(table: &mut Table<'_>) -> Process {
+pub(crate) fn process(table: &Table<'_>) -> Process {
     let allow_core_dump = table.get(&ALLOW_CORE_DUMP);
     let (user, group) = (table.value(&USER), table.value(&GROUP_NAME));
     if let (None, Some(group)) = (&user, &group) {
@@ -62,7 +62,8 @@ pub(crate) static GROUP: Group = Group::new(
     "process",
     "The user of the process, its memory and its sandbox. A change takes effect at the next start.",
     &[&USER, &GROUP_NAME, &ALLOW_CORE_DUMP, &SANDBOX, &SANDBOX_READ],
-);
+)
+.restart();
 
 static USER: Key<Text<String>> = Key::new(
     "user",
@@ -73,8 +74,7 @@ static USER: Key<Text<String>> = Key::new(
      packaging/sealane.service does.",
 )
 .examples(&["\"sealane\""])
-.without("the user does not change")
-.restart();
+.without("the user does not change");
 
 static GROUP_NAME: Key<Text<String>> = Key::new(
     "group",
@@ -82,8 +82,7 @@ static GROUP_NAME: Key<Text<String>> = Key::new(
     "The group that Sealane then has, instead of the user's own group.",
 )
 .examples(&["\"sealane\""])
-.without("the user's own group")
-.restart();
+.without("the user's own group");
 
 static ALLOW_CORE_DUMP: Key<Or<Bool>> = Key::new(
     "allow_core_dump",
@@ -91,8 +90,7 @@ static ALLOW_CORE_DUMP: Key<Or<Bool>> = Key::new(
     "Private keys are in the memory of the process. Therefore it leaves no core dump, and only \
      root can inspect it by a debugger, a profiler or /proc. True leaves both as the system has \
      them.",
-)
-.restart();
+);
 
 static SANDBOX: Key<Or<Bool>> = Key::new(
     "sandbox",
@@ -103,13 +101,11 @@ static SANDBOX: Key<Or<Bool>> = Key::new(
      It can start no program. A reload that needs another folder is refused with a message; a \
      restart allows it. Set it to false if store_key.command needs more. Lanes have no system \
      calls but those that they use.",
-)
-.restart();
+);
 
 static SANDBOX_READ: Key<Set<PathKind>> = Key::new(
     "sandbox_read",
     Set(PathKind, 1024),
     "Further files and folders that the sandbox lets Sealane read, for reloads to come.",
 )
-.examples(&["[\"/srv/certificates\"]"])
-.restart();
+.examples(&["[\"/srv/certificates\"]"]);

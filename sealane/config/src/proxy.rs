@@ -38,7 +38,7 @@ impl AcceptProxy {
 }
 
 /// Whether connections begin with a PROXY header, and whose counts.
-pub(crate) fn accept_proxy(table: &mut Table<'_>) -> Option<AcceptProxy> {
+pub(crate) fn accept_proxy(table: &Table<'_>) -> Option<AcceptProxy> {
     let written = table.value(&ACCEPT_PROXY);
     let from = table.value(&PROXY_FROM);
     let claims = table.value(&ALLOW_ANYBODY);

@@ -126,7 +126,7 @@ impl Tlv {
 }
 
 /// Reads `proxy_header` and `proxy_tlvs`; a key that is not written is that of `default`.
-pub(crate) fn proxy_header(table: &mut Table<'_>, default: ProxyHeader) -> ProxyHeader {
+pub(crate) fn proxy_header(table: &Table<'_>, default: ProxyHeader) -> ProxyHeader {
     let written = table.value(&PROXY_HEADER);
     let chosen = match &written {
         Some(written) => header(written, default.tlvs().unwrap_or_default()),

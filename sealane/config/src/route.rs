@@ -71,7 +71,7 @@ pub(crate) struct Defaults<'l, 'd> {
 }
 
 /// The routes of a listener with the keys `defaults`.
-pub(crate) fn routes<'d>(table: &mut Table<'d>, defaults: Defaults<'_, 'd>) -> Option<Vec<Route>> {
+pub(crate) fn routes<'d>(table: &Table<'d>, defaults: Defaults<'_, 'd>) -> Option<Vec<Route>> {
     let Some(written) = table.value(&ROUTE) else { return Some(Vec::new()) };
     if written.is_table() {
         written.wrong(Problem::new(
@@ -82,7 +82,7 @@ pub(crate) fn routes<'d>(table: &mut Table<'d>, defaults: Defaults<'_, 'd>) -> O
     }
     let mut taken = Taken::default();
     let routes = written
-        .list(ROUTES_MAX, |v| v.table_of(&GROUP, |table| route(table, &v, defaults, &mut taken)))?;
+        .list(ROUTES_MAX, |v| v.table(&GROUP, |table| route(table, &v, defaults, &mut taken)))?;
     let written = taken.routes;
     let unconditional = unconditional(&routes);
     for (index, route) in routes.iter().enumerate().filter(|(_, route)| !route.alpn.is_empty()) {
@@ -134,7 +134,7 @@ impl<'d> Taken<'d> {
 }
 
 fn route<'d>(
-    table: &mut Table<'d>,
+    table: &Table<'d>,
     at: &Value<'d>,
     defaults: Defaults<'_, 'd>,
     taken: &mut Taken<'d>,
@@ -171,7 +171,7 @@ fn route<'d>(
     }
     let policy = handshake(table, at, defaults.policy.clone());
     let clients = match table.value(&CLIENTS) {
-        Some(written) => written.table_of(CLIENTS.kind.0, |table| Some(clients(table))).flatten(),
+        Some(written) => written.table(CLIENTS.kind.0, |table| Some(clients(table))).flatten(),
         None => defaults.clients.filter(|_| !passes_on).cloned(),
     };
     let destination = destination_of_route(table, passes_on, defaults);
@@ -186,11 +186,11 @@ fn route<'d>(
 
 /// The outer none for a mistake.
 fn destination_of_route<'d>(
-    table: &mut Table<'d>,
+    table: &Table<'d>,
     passes_on: bool,
     defaults: Defaults<'_, 'd>,
 ) -> Option<Option<Destination>> {
-    if !DESTINATION_KEYS.iter().any(|key| table.value(*key).is_some()) {
+    if !DESTINATION_KEYS.iter().any(|key| table.has(key)) {
         return Some(None);
     }
     let destination = defaults.manner.of_route(table, defaults.lanes);
@@ -199,11 +199,7 @@ fn destination_of_route<'d>(
 
 /// Whether backends can get what is passed on, if it is: the client's own TLS is not wrapped into
 /// another.
-pub(crate) fn may_get_tls(
-    passes_on: bool,
-    destination: &Destination,
-    table: &mut Table<'_>,
-) -> bool {
+pub(crate) fn may_get_tls(passes_on: bool, destination: &Destination, table: &Table<'_>) -> bool {
     let is_wrapped = passes_on && destination.backend_tls.is_some();
     if let Some(written) = table.value(&BACKENDS).filter(|_| is_wrapped) {
         written.wrong(Problem::new(
@@ -219,7 +215,7 @@ pub(crate) fn ends_tls(routes: &[Route]) -> bool {
 }
 
 /// Each route as it is written.
-pub(crate) fn written_routes<'d>(table: &mut Table<'d>) -> Vec<Value<'d>> {
+pub(crate) fn written_routes<'d>(table: &Table<'d>) -> Vec<Value<'d>> {
     let written = table.value(&ROUTE).and_then(|v| v.list(usize::MAX, Some));
     written.unwrap_or_default()
 }
@@ -238,6 +234,11 @@ static GROUP: Group = Group::new(
      name counts before a wildcard, and a wildcard before the listener. The order of routes means \
      nothing.",
     &[&NAMES, &ALPN, &PASSTHROUGH],
+)
+.example(
+    "[[listener]]\naddress = \"0.0.0.0:443\"\n\
+     certificates = [\"/etc/sealane/certificates\"]\nbackends = [\"127.0.0.1:8080\"]\n\n\
+     [[listener.route]]\nnames = [\"api.example.com\"]\nbackends = [\"127.0.0.1:8081\"]\n",
 )
 .shared(SharedKeys {
     from: "listener",

@@ -42,7 +42,7 @@ pub enum ChallengeSource {
 }
 
 /// What clients speak, as it is written.
-pub(crate) fn spoken(table: &mut Table<'_>) -> Spoken {
+pub(crate) fn spoken(table: &Table<'_>) -> Spoken {
     let in_clear = table.get(&PLAIN);
     let starttls = table.value(&STARTTLS);
     let before_tls = starttls.as_ref().and_then(|v| STARTTLS.read(v)).flatten();
@@ -56,7 +56,7 @@ pub(crate) fn spoken(table: &mut Table<'_>) -> Spoken {
 /// Out of what challenges of ACME are answered, and the store if it is one.
 pub(crate) fn acme_responder(
     spoken: Spoken,
-    table: &mut Table<'_>,
+    table: &Table<'_>,
 ) -> Option<(ChallengeSource, Option<PathBuf>)> {
     if spoken != Spoken::Redirect {
         let what = "means nothing but with plain = \"redirect\", at the port 80 of a name";

@@ -59,7 +59,7 @@ impl Default for Tickets {
     }
 }
 
-pub(crate) fn tickets(table: &mut Table<'_>) -> Tickets {
+pub(crate) fn tickets(table: &Table<'_>) -> Tickets {
     let written = table.value(&LIFETIME);
     let lifetime = written.as_ref().and_then(|v| LIFETIME.read(v));
     if let (Some(value), Some(lifetime)) = (written, lifetime)

@@ -9,7 +9,7 @@ use sealane_operator::key::{Either, Key, Or, Span, Word};
 use sealane_operator::reader::Table;
 
 /// The timeouts that `table` names, and for the others those of `default`.
-pub(crate) fn timeouts(table: &mut Table<'_>, default: Timeouts) -> Timeouts {
+pub(crate) fn timeouts(table: &Table<'_>, default: Timeouts) -> Timeouts {
     let backend = table.read(&BACKEND_TIMEOUT).unwrap_or(default.backend);
     let client = table.read(&CLIENT_TIMEOUT).unwrap_or(default.client);
     Timeouts {
@@ -39,33 +39,36 @@ pub(crate) static TIMEOUT_KEYS: [&Key; 5] =
 pub(crate) static HANDSHAKE_TIMEOUT: Key<Or<Span>> = Key::new(
     "handshake_timeout",
     Or(Span(Duration::from_millis(100)..=Duration::from_secs(300)), Duration::from_secs(10)),
-    "From accept to the end of the handshake.",
+    "A handshake may take this long, from accept to its end. Then the connection is closed.",
 );
 
 pub(crate) static IDLE_TIMEOUT: Key<Or<Span>> = Key::new(
     "idle_timeout",
     Or(Span(IDLE), Duration::from_mins(5)),
-    "Without plaintext, and without a whole record, in either direction.",
+    "A connection is closed after this time without plaintext, and without a whole record, in \
+     either direction.",
 );
 
 pub(crate) static HALF_CLOSED_TIMEOUT: Key<Or<Span>> = Key::new(
     "half_closed_timeout",
     Or(Span(IDLE), Duration::from_secs(30)),
-    "The idle timeout of a connection of which one direction has ended.",
+    "This is the idle timeout of a connection of which one direction has ended.",
 );
 
 pub(crate) static CLIENT_TIMEOUT: Key<Or<Either<Word, Span>>> = Key::new(
     "client_timeout",
     Or(Either(Word("off"), Span(IDLE)), None),
-    "Without a byte of plaintext from the client, from the end of the handshake on. It does not \
-     run while the backend does not accept earlier bytes.",
+    "A connection is closed after this time without a byte of plaintext from the client. It runs \
+     from the end of the handshake on. It does not run while the backend does not accept earlier \
+     bytes.",
 );
 
 pub(crate) static BACKEND_TIMEOUT: Key<Or<Either<Word, Span>>> = Key::new(
     "backend_timeout",
     Or(Either(Word("off"), Span(IDLE)), None),
-    "Without a byte of plaintext from the backend, from the end of the handshake on. It does not \
-     run while the client does not accept earlier bytes.",
+    "A connection is closed after this time without a byte of plaintext from the backend. It runs \
+     from the end of the handshake on. It does not run while the client does not accept earlier \
+     bytes.",
 );
 
 const IDLE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(7 * 24);

@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use sealane_operator::key::{Group, Key, in_example, page, tables, wrapped};
+use sealane_operator::key::{
+    Group, Key, broken_links, in_example, incomplete_keys, page, table_in_example, tables, wrapped,
+    write_or_compare,
+};
 
 use super::*;
 use crate::file::TOP;
@@ -20,34 +23,20 @@ fn example_is_written_from_the_keys() {
     is_current("packaging/sealane.toml", &example());
 }
 
-/// Every link of a key leads to another key or a table.
 #[test]
-fn links_of_keys_lead_somewhere() {
-    let groups = tables(&TOP);
-    let keys = groups.iter().flat_map(|group| group.keys.iter().map(|key| group.anchor(key.name)));
-    let mut anchors = HashSet::new();
-    for anchor in keys {
-        assert!(anchors.insert(anchor.clone()), "{anchor} twice");
-    }
-    anchors.extend(groups.iter().map(|group| group.table_anchor().to_owned()));
-    for key in groups.iter().flat_map(|group| group.keys) {
-        for to in key.see {
-            assert!(anchors.contains(*to), "{}: {to}", key.name);
-        }
-    }
+fn keys_have_text_example_and_links() {
+    assert_eq!(broken_links(&TOP), Vec::<String>::new());
+    assert_eq!(incomplete_keys(&TOP), Vec::<String>::new());
 }
 
-/// Every key has a text and a value.
+/// The examples of whole tables are configurations.
 #[test]
-fn keys_have_text_and_example() {
-    for group in tables(&TOP) {
-        assert!(!group.doc.is_empty() && group.doc.ends_with('.'), "{}", group.path);
-        for key in group.keys {
-            let is_table = matches!(key.kind.groups()[..], [_]) && key.doc.is_empty();
-            let has_example = !key.examples.is_empty() || key.kind.default_text().is_some();
-            assert!(is_table || key.doc.ends_with('.') && has_example, "{}", key.name);
-        }
+fn examples_of_tables_are_in_order() {
+    let examples = tables(&TOP).into_iter().map(|group| group.example);
+    for example in examples.filter(|example| !example.is_empty()) {
+        assert!(parse(example).is_ok(), "{example}");
     }
+    assert!(page(&TOP).contains("\n[[listener.route]]\nnames = "));
 }
 
 /// A draft that editors know, with each key and nothing else.
@@ -64,22 +53,16 @@ fn schema_has_every_key() {
     }
     assert_eq!(listener["properties"]["idle_timeout"]["type"], "string");
     assert_eq!(schema["properties"]["lanes"]["maximum"], LANES_MAX);
+    // Defaults of each kind; the one of lanes is in words.
+    assert_eq!(listener["properties"]["idle_timeout"]["default"], "5m");
+    assert_eq!(listener["properties"]["versions"]["default"][0], "1.2");
+    assert_eq!(schema["properties"]["watch"]["default"], true);
+    assert!(schema["properties"]["lanes"].get("default").is_none());
 }
 
-/// Compares a file of the repository with `text`, or writes it.
 fn is_current(file: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
-    if std::env::var_os("SEALANE_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let found = std::fs::read_to_string(path).unwrap_or_default();
-    let differs = found.lines().zip(text.lines()).position(|(found, text)| found != text);
-    assert!(
-        found == text,
-        "{file} differs from the keys, first below line {}; write it again with \
-         SEALANE_BLESS=1 cargo test -p sealane-config reference",
-        differs.unwrap_or_default()
-    );
+    assert_eq!(write_or_compare(&path, text), Ok(()));
 }
 
 fn example() -> String {
@@ -93,12 +76,7 @@ fn example() -> String {
         }
         for key in group.keys.iter().filter(|key| !key.doc.is_empty()) {
             let is_needed = NEEDED.contains(&&*group.anchor(key.name));
-            let mut of_key = in_example(key, is_needed);
-            // The keys of a source exclude each other.
-            if group.path == "store_key" {
-                let [line, other] = ["# ", "#   "].map(|mark| format!("{mark}{} =", key.name));
-                of_key = of_key.replace(&line, &other);
-            }
+            let of_key = in_example(key, is_needed);
             text += if is_first || !group.path.is_empty() { "" } else { "\n" };
             text += &of_key;
             is_first = false;
@@ -114,11 +92,8 @@ fn listeners() -> String {
         in_example(key.unwrap(), true)
     };
     let shared = |group: &Group| wrapped(group.shared.as_ref().unwrap().doc, "# ", "# ");
-    let whole = |path: &str| {
-        let group = group(path);
-        let keys = group.keys.iter().map(|key| in_example(key, false)).collect::<String>();
-        format!("\n{}[{path}]\n{keys}", wrapped(group.doc, "# ", "# "))
-    };
+    let whole =
+        |path: &str| format!("\n{}", table_in_example(group(path), &format!("[{path}]"), &[]));
     let elsewhere: [&Key; 5] =
         [&PLAIN, &ACME_RESPONDER, &ALLOW_REMOTE, &STARTTLS, &addresses::ADDRESS];
     let is_here = |key: &&&Key| {
@@ -198,7 +173,8 @@ const EXAMPLE_HEAD: &str = r#"
 const PAGE_HEAD: &str = r#"# Configuration reference
 
 This page has every key of a configuration file of Sealane: its type, its bounds, its default, and
-whether a change takes effect at a reload or at the next start.
+whether a change takes effect at a reload or at the next start. The keys of the agent are in
+[agent-configuration.md](agent-configuration.md).
 [packaging/sealane.toml](../packaging/sealane.toml) has the same keys as one file with comments,
 which packages install in /usr/share/doc/sealane/examples. `sealane config schema` prints a JSON
 Schema, with which editors complete and check keys. `sealane check --config FILE` reports every
