@@ -236,8 +236,8 @@ static CLIENT: Key<Text<String>> = Key::new(
 static NAMES: Key<Set<Text<NamePattern>>> = Key::new(
     "names",
     Set(Text("host name, \"*.NAME\" or \"*\"", pattern), 1_000),
-    "Names whose certificates the client may handle. \"*.NAME\" is all names below NAME, at any \
-     depth, and \"*\" is all names.",
+    "The client may handle certificates for these names. \"*.NAME\" is all names below NAME, at \
+     any depth, and \"*\" is all names.",
 )
 .examples(&["[\"*.customer.example\", \"example.com\"]"])
 .required();

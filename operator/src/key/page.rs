@@ -30,7 +30,7 @@ pub fn page(top: &'static Group) -> String {
     text
 }
 
-/// The keys whose change takes effect at the next start; a table where all keys are such.
+/// The keys that need a restart; a table where all keys do.
 fn restarts(groups: &[&'static Group]) -> String {
     let mut links = Vec::new();
     for group in groups {
@@ -41,12 +41,8 @@ fn restarts(groups: &[&'static Group]) -> String {
         let anchors = group.keys.iter().filter(|key| key.needs_restart);
         links.extend(anchors.map(|key| group.anchor(key.name)).map(|to| format!("[{to}](#{to})")));
     }
-    let list = links.join(", ");
-    let text = format!(
-        "A change of these keys takes effect at the next start: {list}. A reload is enough for all \
-         other keys."
-    );
-    format!("{}\n", wrapped(&text, "", ""))
+    let list: String = links.iter().map(|link| format!("- {link}\n")).collect();
+    format!("These keys need a restart. A reload is enough for all other keys.\n\n{list}")
 }
 
 /// `top` and all tables below it, each once.
@@ -169,7 +165,7 @@ pub fn in_example(key: &Key, is_needed: bool) -> String {
     text
 }
 
-/// The comment, the header and the keys of a table in an example file. Keys whose anchors are in
+/// The comment, the header and the keys of a table in an example file. Keys with an anchor in
 /// `needed` are not commented out.
 #[must_use]
 pub fn table_in_example(group: &'static Group, header: &str, needed: &[&str]) -> String {

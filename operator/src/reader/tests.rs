@@ -179,7 +179,7 @@ fn positions_after_wide_characters() {
     let mistakes = read(Path::new("f"), text, &SITE, walk).unwrap_err();
     assert_eq!(
         mistakes.to_string(),
-        "f:2:9: web.é: is not a known key; remove it; known here: port (docs/test.md#web)\n \
+        "f:2:9: web.é: is not a known key; remove it; known here: port (docs/test.md#web)\n\
          f:2:25: web.port: expected a whole number, found true or false; write digits only, \
          without quotes"
     );

@@ -135,8 +135,8 @@ const EXAMPLE_HEAD: &str = r#"
 
 const PAGE_HEAD: &str = r#"# Configuration of the agent
 
-This page has every key of the agent's configuration, `/etc/sealane/agent.toml`: its type, its
-bounds, its default, and whether a change takes effect at a reload or at the next start.
+This page has every key of the agent's configuration, `/etc/sealane/agent.toml`, with type, bounds
+and default. It also lists the keys that need a restart.
 [packaging/agent.toml](../packaging/agent.toml) has the same keys as one file with comments.
 [certificates.md](certificates.md) explains how to set up the agent, and
 [configuration.md](configuration.md) has the keys of `sealane.toml`. `sealane agent check` reports
