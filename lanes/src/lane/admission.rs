@@ -246,18 +246,19 @@ mod tests {
         for _ in 0..3 {
             admission.note_hello(place, FIRST_COST_US, Some(flood), 0);
         }
+        let later_ms = 1_000;
         for bits in 0..100 {
-            assert!(!admission.turns_away(flood, 0), "{bits} wait");
-            let place = admission.place(flood, false, 0);
-            admission.line_up(bits, place, 0);
+            assert!(!admission.turns_away(flood, later_ms), "{bits} wait");
+            let place = admission.place(flood, false, later_ms);
+            admission.line_up(bits, place, later_ms);
         }
-        assert!(admission.turns_away(flood, 0));
-        assert!(!admission.turns_away(other, 0));
+        assert!(admission.turns_away(flood, later_ms));
+        assert!(!admission.turns_away(other, later_ms));
         assert_eq!(admission.evict(), None);
-        let place = admission.place(flood, false, 0);
-        admission.line_up(100, place, 0);
-        let place = admission.place(other, false, 0);
-        admission.line_up(200, place, 0);
+        let place = admission.place(flood, false, later_ms);
+        admission.line_up(100, place, later_ms);
+        let place = admission.place(other, false, later_ms);
+        admission.line_up(200, place, later_ms);
         assert_eq!(admission.evict().map(|gone| gone.bits), Some(0));
         assert_eq!(order(&mut admission)[..3], [200, 100, 1]);
     }

@@ -25,20 +25,24 @@ pub(super) enum Standing {
     Poor,
 }
 
-/// Handshakes of the addresses of an entry, each number halved every [`HALF_LIFE_MS`].
+/// Handshakes of the addresses of an entry. The last two numbers are halved every [`HALF_LIFE`].
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// The number of half-lives since the lane started, when the entry was last changed.
-    age: u32,
-    /// Those that the lane has answered and that are not completed.
-    answered: u16,
+    /// The time of the last change, in units of [`TICK_MS`] since the lane started.
+    tick: u32,
+    /// Those that the lane has answered in this tick, and that are not completed.
+    fresh: u16,
+    /// Those that it has answered before, and that are not completed.
+    overdue: u16,
     completed: u16,
 }
 
-/// Entries of a lane: 32 KiB.
+/// Entries of a lane: 48 KiB.
 const ENTRIES: usize = 4096;
-/// The time in which half of what is known of an address is forgotten.
-const HALF_LIFE_MS: u64 = 10_000;
+/// The time in which a client can complete its handshake before it counts against its address.
+const TICK_MS: u64 = 500;
+/// The time in which half of an address's record is forgotten, in ticks: 10 s.
+const HALF_LIFE: u32 = 20;
 /// Answers without an end to each completed handshake with which a standing is still good: clients
 /// behind one address translator, some of which are slow.
 const ANSWERS_PER_COMPLETED: u16 = 4;
@@ -52,10 +56,10 @@ impl Standings {
 
     /// The standing of the clients of `host`.
     pub(super) fn of(&mut self, host: Host, now_ms: u64) -> Standing {
-        let Entry { answered, completed, .. } = *self.entry(host, now_ms);
-        if completed > 0 && answered <= completed.saturating_mul(ANSWERS_PER_COMPLETED) {
+        let Entry { overdue, completed, .. } = *self.entry(host, now_ms);
+        if completed > 0 && overdue <= completed.saturating_mul(ANSWERS_PER_COMPLETED) {
             Standing::Good
-        } else if answered <= UNPROVEN_MAX {
+        } else if overdue <= UNPROVEN_MAX {
             Standing::Unknown
         } else {
             Standing::Poor
@@ -65,13 +69,17 @@ impl Standings {
     /// Notes a handshake that the lane has answered, at the cost of a signature.
     pub(super) fn note_answered(&mut self, host: Host, now_ms: u64) {
         let entry = self.entry(host, now_ms);
-        entry.answered = entry.answered.saturating_add(1);
+        entry.fresh = entry.fresh.saturating_add(1);
     }
 
     /// Notes a handshake that the client has completed.
     pub(super) fn note_completed(&mut self, host: Host, now_ms: u64) {
         let entry = self.entry(host, now_ms);
-        entry.answered = entry.answered.saturating_sub(1);
+        if entry.overdue > 0 {
+            entry.overdue -= 1;
+        } else {
+            entry.fresh = entry.fresh.saturating_sub(1);
+        }
         entry.completed = entry.completed.saturating_add(1);
     }
 
@@ -79,11 +87,14 @@ impl Standings {
     fn entry(&mut self, host: Host, now_ms: u64) -> &mut Entry {
         let index = self.random.hash_one(host.0) % ENTRIES as u64;
         let entry = &mut self.entries[usize::try_from(index).unwrap_or_default()];
-        let age = u32::try_from(now_ms / HALF_LIFE_MS).unwrap_or(u32::MAX);
-        let halvings = age.saturating_sub(entry.age);
-        entry.age = age;
-        entry.answered = entry.answered.checked_shr(halvings).unwrap_or_default();
-        entry.completed = entry.completed.checked_shr(halvings).unwrap_or_default();
+        let tick = u32::try_from(now_ms / TICK_MS).unwrap_or(u32::MAX);
+        if tick != entry.tick {
+            let halvings = (tick / HALF_LIFE).saturating_sub(entry.tick / HALF_LIFE);
+            let overdue = entry.overdue.saturating_add(std::mem::take(&mut entry.fresh));
+            entry.overdue = overdue.checked_shr(halvings).unwrap_or_default();
+            entry.completed = entry.completed.checked_shr(halvings).unwrap_or_default();
+            entry.tick = tick;
+        }
         entry
     }
 }
@@ -123,6 +134,8 @@ mod tests {
         Host::of(Some(SocketAddr::new(address.parse().unwrap(), 1)))
     }
 
+    const HALF_LIFE_MS: u64 = HALF_LIFE as u64 * TICK_MS;
+
     #[test]
     fn completed_handshakes_make_a_good_standing() {
         let (mut standings, here) = (Standings::new(), host("192.0.2.1"));
@@ -132,9 +145,11 @@ mod tests {
         for _ in 0..ANSWERS_PER_COMPLETED {
             standings.note_answered(here, 0);
         }
-        assert_eq!(standings.of(here, 0), Standing::Good);
-        standings.note_answered(here, 0);
-        assert_eq!(standings.of(here, 0), Standing::Poor);
+        assert_eq!(standings.of(here, TICK_MS), Standing::Good);
+        standings.note_answered(here, TICK_MS);
+        assert_eq!(standings.of(here, 2 * TICK_MS), Standing::Poor);
+        standings.note_completed(here, 2 * TICK_MS);
+        assert_eq!(standings.of(here, 2 * TICK_MS), Standing::Good);
     }
 
     #[test]
@@ -143,10 +158,11 @@ mod tests {
         for _ in 0..UNPROVEN_MAX {
             standings.note_answered(here, 0);
         }
-        assert_eq!(standings.of(here, 0), Standing::Unknown);
-        standings.note_answered(here, 0);
-        assert_eq!(standings.of(here, 0), Standing::Poor);
-        assert_eq!(standings.of(host("2001:db8::2"), 0), Standing::Poor, "the same /64");
+        assert_eq!(standings.of(here, TICK_MS), Standing::Unknown);
+        standings.note_answered(here, TICK_MS);
+        assert_eq!(standings.of(here, TICK_MS), Standing::Unknown, "it may still complete");
+        assert_eq!(standings.of(here, 2 * TICK_MS), Standing::Poor);
+        assert_eq!(standings.of(host("2001:db8::2"), 2 * TICK_MS), Standing::Poor, "the same /64");
     }
 
     #[test]

@@ -255,7 +255,11 @@ fn burst_of_clients_is_served_whole() {
     let (rig, _facts) = Storm::start(Duration::from_millis(2));
     let (_holding, clients) = held(&rig, 200);
     rig.gate.wait();
-    assert_eq!(count_served(clients), 200);
+    let served = count_served(clients);
+    let ended = |cause| usize::try_from(rig.counters().ended(cause).value()).unwrap();
+    assert_eq!(ended(Cause::LimitHandshakeQueue), 0);
+    // On a busy machine some wait for too long.
+    assert_eq!(served + ended(Cause::LimitHandshakeWait), 200);
     rig.stop();
 }
 
@@ -269,6 +273,8 @@ fn clients_that_never_complete_give_way() {
     rig.gate.wait();
     let answered = facts.hellos() + 4;
     eventually("they are answered", || facts.hellos() >= answered - 1);
+    // Until their patience is over: a client may take half a second to complete.
+    std::thread::sleep(Duration::from_secs(1));
     let mut holding = Client::connect(&rig, VERSIONS[1]).unwrap();
     holding.send(WAIT_WORD).unwrap();
     rig.gate.wait();
@@ -307,14 +313,15 @@ fn clients_that_complete_precede_clients_that_do_not() {
     assert_eq!(count_served(good.into()), 4);
     let before = facts.hellos();
     let (mut holding, _) = held(&rig, 0);
-    let mut clients: Vec<_> = (1..=40).map(|network| from_network(&rig, network)).collect();
-    clients.push(from_network(&rig, 250));
+    // Neither among the newest nor among the oldest.
+    let networks = (1..=40).chain([250]).chain(41..=80);
+    let mut clients: Vec<_> = networks.map(|network| from_network(&rig, network)).collect();
     clients.iter_mut().for_each(greet);
     rig.gate.wait();
-    let mut last = clients.pop().unwrap();
-    last.handshake().unwrap();
+    let mut good = clients.remove(40);
+    good.handshake().unwrap();
     let first = facts.hellos() - before;
-    assert!(first < 30, "{first} hellos are answered before that of a client in good standing");
+    assert!(first < 50, "{first} hellos are answered before that of a client in good standing");
     holding.send(b"the end").unwrap();
     drop(clients);
     rig.stop();

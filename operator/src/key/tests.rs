@@ -71,8 +71,8 @@ fn unknown_key_names_the_closest_and_its_section() {
 fn page_has_type_default_and_change() {
     let page = page(&TOP);
     for expected in [
-        "takes effect at the next start: [waits.longest](#waits.longest), all keys \
-         of\n[all](#all).",
+        "keys need a restart. A reload is enough for all other keys.\n\n\
+         - [waits.longest](#waits.longest)\n- all keys of [all](#all)\n",
         "- [[waits]](#waits)\n",
         "<a id=\"waits.longest\"></a>\n\n### longest\n\nThe longest wait.\n\n\
          - Type: duration from \"0s\" to \"1m\"\n- Default: `\"2s\"`\n\
