@@ -52,6 +52,8 @@ const WAIT_US: u64 = 200_000;
 const BEHIND_US: u64 = 10_000;
 /// A hello that has waited so long is not answered: its client has likely given up.
 const HELLO_WAIT_MAX_MS: u64 = 2_000;
+/// Hellos of clients that left and may stand among those that wait.
+const GONE_MAX: usize = 4096;
 /// Sessions that have begun and are served before the next hello.
 const BEGUN_IN_A_ROW_MAX: usize = 3;
 /// The cost of a handshake step before one has been measured: a signature by RSA-4096 with room.
@@ -145,6 +147,14 @@ impl Admission {
     /// Notes a handshake that a client has completed.
     pub(super) fn note_completed(&mut self, host: Host, now_ms: u64) {
         self.standings.note_completed(host, now_ms);
+    }
+
+    /// Drops hellos that do not wait any more, by `waits`, once they are many more than the open
+    /// `connections`.
+    pub(super) fn drop_gone(&mut self, connections: usize, waits: impl Fn(u64) -> bool) {
+        if self.queue.len() > connections + GONE_MAX {
+            self.queue.retain(|waiting| waits(waiting.bits));
+        }
     }
 
     /// The hello that gives way, if more of clients in poor standing wait than may.
@@ -261,5 +271,18 @@ mod tests {
         admission.line_up(200, place, later_ms);
         assert_eq!(admission.evict().map(|gone| gone.bits), Some(0));
         assert_eq!(order(&mut admission)[..3], [200, 100, 1]);
+    }
+
+    #[test]
+    fn gone_hellos_are_bounded() {
+        let mut admission = Admission::new();
+        let place = admission.place(Host::of(None), false, 0);
+        for bits in 0..=GONE_MAX as u64 {
+            admission.drop_gone(0, |_| false);
+            admission.line_up(bits, place, 0);
+        }
+        assert_eq!(admission.hellos_waiting(), GONE_MAX + 1);
+        admission.drop_gone(0, |bits| bits == 7);
+        assert_eq!(admission.hellos_waiting(), 1);
     }
 }

@@ -389,6 +389,15 @@ impl<S: Service, K: Kernel> Connections<S, K> {
         }
     }
 
+    /// Forgets hellos of clients that left, if they are many.
+    pub(super) fn drop_gone_hellos(&mut self) {
+        let entries = &self.entries;
+        self.admission.drop_gone(entries.len(), |bits| {
+            let entry = entries.get(Token::from_bits(bits).slot());
+            entry.is_some_and(|entry| entry.connection.token == bits && entry.connection.queued)
+        });
+    }
+
     /// Publishes how many hellos wait, and how long one takes.
     pub(super) fn report_waiting(&self) {
         self.reactor.counters.hellos_waiting.set(self.admission.hellos_waiting() as u64);

@@ -147,6 +147,14 @@ impl FairQueue {
         flow.is_some_and(|flow| flow.waiting.len() * ring.len() >= *len)
     }
 
+    /// Drops the hellos that do not wait any more.
+    pub(super) fn retain(&mut self, waits: impl Fn(&Waiting) -> bool) {
+        for class in &mut self.classes {
+            class.retain(&waits);
+        }
+        self.len = self.classes.iter().map(|class| class.len).sum();
+    }
+
     /// Hellos of clients in poor standing.
     fn poor_len(&self) -> usize {
         self.classes[POOR..].iter().map(|class| class.len).sum()
@@ -193,6 +201,16 @@ impl Class {
             self.arrivals.clear();
         }
         Some(taken)
+    }
+
+    fn retain(&mut self, waits: impl Fn(&Waiting) -> bool) {
+        self.flows.retain(|_, flow| {
+            flow.waiting.retain(&waits);
+            !flow.waiting.is_empty()
+        });
+        self.ring.retain(|prefix| self.flows.contains_key(prefix));
+        self.arrivals.retain(|prefix| self.flows.contains_key(prefix));
+        self.len = self.flows.values().map(|flow| flow.waiting.len()).sum();
     }
 
     fn leave_ring(&mut self, prefix: Prefix) {
@@ -308,5 +326,16 @@ mod tests {
         assert_eq!(queue.evict(3).map(|gone| gone.bits), Some(30));
         assert_eq!(queue.evict(3), None);
         assert_eq!(queue.len(), 12);
+    }
+
+    #[test]
+    fn hellos_of_clients_that_left_are_dropped() {
+        let mut queue = FairQueue::new();
+        for bits in 0..6 {
+            push(&mut queue, place(Standing::Unknown, 1 + u8::from(bits >= 4)), bits);
+        }
+        queue.retain(|waiting| waiting.bits == 1 || waiting.bits == 3);
+        assert_eq!(queue.len(), 2);
+        assert_eq!(drain(&mut queue, |_| TURN_US), [3, 1]);
     }
 }

@@ -82,6 +82,7 @@ fn line_up<S: Service, K: Kernel>(connections: &mut Connections<S, K>) {
         let place = connections.admission().place(host, offers_session, now_ms);
         connections.admission().line_up(bits, place, now_ms);
     }
+    connections.drop_gone_hellos();
     while let Some(gone) = connections.admission().evict() {
         if let Some(slot) = take(connections, gone.bits) {
             connections.end(slot, Cause::LimitHandshakeQueue);
