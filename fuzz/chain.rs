@@ -1,4 +1,4 @@
-//! What the targets `clients_chain` and `backends_chain` have in common: chains in inputs.
+//! Chains in inputs, for the targets `clients_chain` and `backends_chain`.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub fn shown(mut bytes: &[u8]) -> Option<CertifiedKey> {
     (!chain.is_empty()).then(|| CertifiedKey::new(chain, Arc::clone(&key)))
 }
 
-/// What is let in is small, readable, and in one line.
+/// Checks that a parsed chain is small, readable, and in one line.
 pub fn assert_bounded(chain: &[CertificateDer<'_>]) {
     assert!(chain.len() <= PEER_CERTIFICATES_MAX);
     assert!(chain.iter().map(|der| der.len()).sum::<usize>() <= PEER_CHAIN_BYTES_MAX);
@@ -30,7 +30,7 @@ pub fn assert_bounded(chain: &[CertificateDer<'_>]) {
     }
 }
 
-/// Whose key issued the seeds' certificates, and is trusted.
+/// The trusted root that issued the seeds' certificates.
 pub const ROOT: &str = include_str!("../testdata/certificates/p256.crt");
 /// The start of 2027.
 pub const NOW_S: u64 = 1_800_000_000;

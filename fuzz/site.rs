@@ -12,7 +12,7 @@ use sealane_engine::policy::{Group, Policy};
 use sealane_engine::provider::{ProviderChoice, lane_provider};
 use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 
-/// The context, and what its clients need: whom they trust, and cryptography.
+/// The context, with trust and cryptography for its clients.
 pub struct Site {
     pub context: LaneContext,
     pub roots: RootCertStore,
@@ -20,7 +20,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// One of `one.test` that hands out so many tickets.
+    /// A context for `one.test` that hands out this number of tickets.
     pub fn new(tickets: usize) -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["one.test".to_owned()]).expect("made");
         let pem = made.cert.pem() + &made.signing_key.serialize_pem();

@@ -1,10 +1,10 @@
 /**
- * TLS off Node's main thread. Servers by the names and meanings of node's `https` and `tls`;
- * handshakes and records run on Rust threads, called lanes.
+ * TLS off Node's main thread. Servers by the names and meanings of node's `https` and `tls`.
+ * Handshakes and records run on Rust threads, called lanes.
  *
- * What differs from node's own is said where it differs. An option that is not offered throws, with
- * the reason and the alternative. What is passed over, such as suites that there are not, or
- * options that nobody knows, is told by a warning of the process, once.
+ * Each difference from node is documented at its option or method. An option that is not offered
+ * throws, with the reason and the alternative. Ignored values, such as suites that do not exist, or
+ * unknown options, cause one warning of the process.
  */
 
 /// <reference types="node" />
@@ -17,19 +17,19 @@ import * as nodeTls from 'node:tls';
 
 type Pem = string | Buffer | NodeJS.ArrayBufferView;
 
-/** A private key with the passphrase of its own. */
+/** A private key with a separate passphrase. */
 export interface EncryptedKey {
   pem: Pem;
   passphrase?: string | undefined;
 }
 
-/** What a client sees of a server: certificates, keys, versions, suites. */
+/** The parts of a server that a client sees: certificates, keys, versions, suites. */
 export interface SecureContextOptions {
   /**
    * PEM of the authorities that may issue client certificates. Default, where `requestCert` is set:
-   * the roots that this node believes in, whose names clients are not told. As in node, issuers
-   * found here complete the chain of a `cert` that is given without them.
-   * An intermediate need not be sent by clients, but is not trusted without its own issuer here.
+   * the roots that this node trusts. Clients get no list of their names. As in node, issuers found
+   * here complete the chain of a `cert` that is given without them. An intermediate need not be
+   * sent by clients, but is not trusted without its own issuer here.
    */
   ca?: Pem | Pem[] | undefined;
   /** PEM certificate chains, the server's own certificate first. Several for several keys. */
@@ -56,7 +56,7 @@ export interface SecureContextOptions {
   groups?: string | undefined;
   /** The server's order of suites decides, not the client's. Default: true. */
   honorCipherOrder?: boolean | undefined;
-  /** PEM private keys; each is found for its certificate, whatever the order. */
+  /** PEM private keys, in any order: each is found for its certificate. */
   key?: Pem | KeyObject | Array<Pem | KeyObject | EncryptedKey> | undefined;
   /** `TLSv1.2` or `TLSv1.3`. Default: `tls.DEFAULT_MAX_VERSION`. */
   maxVersion?: nodeTls.SecureVersion | undefined;
@@ -64,7 +64,7 @@ export interface SecureContextOptions {
   minVersion?: nodeTls.SecureVersion | undefined;
   /** Of those private keys that are encrypted. */
   passphrase?: string | undefined;
-  /** Bits `SSL_OP_*` of `crypto.constants` that ask for what is so anyway, or can be had. */
+  /** Bits `SSL_OP_*` of `crypto.constants`, for settings that always hold here or can be chosen. */
   secureOptions?: number | undefined;
   /** `TLS_method`, `TLSv1_2_method` and their like; older ones throw. */
   secureProtocol?: string | undefined;
@@ -89,12 +89,12 @@ export interface TicketOptions {
   ticketKeys?: Buffer | Buffer[] | undefined;
 }
 
-/** How lanes work: ours. */
+/** Settings of lanes, which node does not have. */
 export interface LaneOptions {
   /**
-   * How bytes come to JavaScript. `ring`: shared memory, the fastest for HTTP/1 and for raw TLS;
-   * `socket`: a socket pair, the fastest for HTTP/2; `auto`: as the protocol of each connection
-   * wants it. Default: `auto`.
+   * The way of bytes to JavaScript. `ring`: shared memory, the fastest for HTTP/1 and for raw TLS.
+   * `socket`: a socket pair, the fastest for HTTP/2. `auto`: chosen by the protocol of each
+   * connection. Default: `auto`.
    */
   handover?: 'auto' | 'ring' | 'socket' | undefined;
   /**
@@ -102,9 +102,9 @@ export interface LaneOptions {
    * `node:cluster` 1.
    */
   lanes?: number | undefined;
-  /** How many connections of each lane may wait until JavaScript takes them. Default: 1024. */
+  /** The most connections of each lane that wait until JavaScript takes them. Default: 1024. */
   maxPending?: number | undefined;
-  /** Keeps each lane on a core of its own. Default: false. */
+  /** Keeps each lane on a separate core. Default: false. */
   pinLanes?: boolean | undefined;
   /** Milliseconds that a client has to answer the end of a connection. Default: 5000. */
   shutdownTimeout?: number | undefined;
@@ -129,8 +129,8 @@ export interface TLSServerOptions
     LaneOptions,
     net.ServerOpts {
   /**
-   * Protocols in order of preference, or the same as it is sent. Default: `http/1.1` for
-   * {@link createServer}, what an attached server speaks for {@link attach}, none for
+   * Protocols in order of preference, or the same in their wire format. Default: `http/1.1` for
+   * {@link createServer}, the protocols of an attached server for {@link attach}, none for
    * {@link createTLSServer}.
    */
   ALPNProtocols?: readonly string[] | readonly Uint8Array[] | NodeJS.ArrayBufferView | undefined;
@@ -166,19 +166,22 @@ export class SecureContext {
   readonly certificates: Buffer[][];
   /** Names that the certificates are for. */
   readonly names: string[];
-  /** What is odd about the certificates, though they serve. */
+  /** Oddities of the certificates, which are served all the same. */
   readonly warnings: string[];
 }
 
-/** Parses and validates at once, which blocks this thread; throws what is wrong. */
+/** Parses and validates at once, which blocks this thread. Throws all errors. */
 export function createSecureContext(options?: SecureContextOptions): SecureContext;
 
 /** The same off the thread. */
 export function createSecureContextAsync(options?: SecureContextOptions): Promise<SecureContext>;
 
-/** What one lane has counted since its start; what `now` says, it holds at this moment. */
+/**
+ * The counts of one lane since its start. A property with `now` in its description is a value of
+ * this moment.
+ */
 export interface LaneStats {
-  /** Times that a connection could not be taken, say for want of descriptors. */
+  /** Times that a connection could not be taken, for example for want of descriptors. */
   acceptErrors: number;
   /** Connections taken from the listening socket. */
   accepted: number;
@@ -190,7 +193,7 @@ export interface LaneStats {
   commandsDepth: number;
   /** Connections, now, those in their handshake included. */
   connections: number;
-  /** Failed handshakes and key log lines that JavaScript was not told of, for want of room. */
+  /** Failed handshakes and key log lines that did not reach JavaScript, for want of room. */
   dropped: number;
   /** Connections that ended, by cause; a cause that has not come is not there. */
   ended: Record<string, number>;
@@ -198,7 +201,7 @@ export interface LaneStats {
   eventsDepth: number;
   /** Handshakes that failed, by cause. */
   failed: Record<string, number>;
-  /** How often contexts were published. */
+  /** The count of publications of contexts. */
   generation: number;
   /** Microseconds of all handshakes, each from its first byte to its last. */
   handshakeTimeUs: number;
@@ -227,7 +230,7 @@ export interface LaneStats {
 
 /**
  * A context, or the options of one. Node's own forms are in the type so that its servers' methods
- * are ours too; a `SecureContext` of node's `tls`, which does not give its keys out, throws.
+ * are ours too. A `SecureContext` of node's `tls`, which does not give its keys out, throws.
  */
 export type AnyContext =
   | SecureContext
@@ -235,7 +238,7 @@ export type AnyContext =
   | nodeTls.SecureContext
   | nodeTls.SecureContextOptions;
 
-/** What every server of ours has beside what it inherits from node's. */
+/** The properties of our servers in addition to node's. */
 export interface LaneServer {
   /**
    * Clients that ask for this name, or match it if it begins with `*.`, get this context. Unlike in
@@ -249,7 +252,7 @@ export interface LaneServer {
    * connection is lost.
    */
   reload(): Promise<void>;
-  /** Takes back what `addContext` gave; false if there was no such name. */
+  /** Takes back a context of `addContext`. Returns false if there was no such name. */
   removeContext(servername: string): boolean;
   /**
    * From now on new connections, on all lanes, get this context. Unlike in node, a
@@ -260,13 +263,13 @@ export interface LaneServer {
    * Tickets are sealed with the first key and opened with any: give `[new, ...old]` to rotate.
    */
   setTicketKeys(keys: Buffer | Buffer[]): void;
-  /** What the lanes have counted; no lanes while the server does not listen. */
+  /** The counts of the lanes. There are no lanes while the server does not listen. */
   stats(): { lanes: LaneStats[] };
 }
 
 /**
- * An `https.Server` of node's whose TLS is done by lanes. 'connection' and 'secureConnection' both
- * come after the handshake, with the same socket. A socket that the program hands over itself, by
+ * An `https.Server` of node's with TLS by lanes. 'connection' and 'secureConnection' both come
+ * after the handshake, with the same socket. A socket that the program hands over itself, by
  * `emit('connection', socket)`, is served by node's own TLS. Events and options of sessions
  * (`newSession`, `resumeSession`, `OCSPRequest`) throw.
  */
@@ -290,7 +293,7 @@ export interface Server<
   setTicketKeys(keys: Buffer | Buffer[]): void;
 }
 
-/** A `tls.Server` of node's, for any protocol, whose TLS is done by lanes. */
+/** A `tls.Server` of node's, for any protocol, with TLS by lanes. */
 export class TLSServer extends nodeTls.Server {
   constructor(onSecureConnection?: (socket: TLSSocket) => void);
   constructor(options: TLSServerOptions, onSecureConnection?: (socket: TLSSocket) => void);
@@ -310,14 +313,14 @@ export class TLSServer extends nodeTls.Server {
   prependOnceListener(event: string, listener: (...args: any[]) => void): this;
 }
 
-// What both parents have is said once more, as ours.
+// Properties of both parents are declared again, as ours.
 export interface TLSServer extends LaneServer {
   addContext(servername: string, context: AnyContext): void;
   setSecureContext(options: AnyContext & TicketOptions): void;
   setTicketKeys(keys: Buffer | Buffer[]): void;
 }
 
-/** Events of {@link TLSServer}; {@link Server} has them beside those of `http.Server`. */
+/** Events of {@link TLSServer}. {@link Server} has them in addition to those of `http.Server`. */
 export interface TLSServerEvents {
   close: () => void;
   connection: (socket: TLSSocket) => void;
@@ -327,11 +330,11 @@ export interface TLSServerEvents {
   keylog: (line: Buffer, socket: TLSSocket) => void;
   listening: () => void;
   secureConnection: (socket: TLSSocket) => void;
-  /** A handshake failed. The socket is destroyed, and tells only its peer. */
+  /** A handshake failed. The socket is destroyed, and has only the data of its peer. */
   tlsClientError: (error: HandshakeError, socket: TLSSocket) => void;
 }
 
-/** Why a handshake failed. */
+/** The reason why a handshake failed. */
 export interface HandshakeError extends Error {
   /** Node's code where it has one, such as `ERR_SSL_NO_SHARED_CIPHER`, else ours. */
   code: string;
@@ -350,7 +353,7 @@ export class TLSSocket extends nodeTls.TLSSocket {
   private constructor();
 }
 
-/** A server like `https.createServer`, whose TLS is done by lanes. */
+/** A server like `https.createServer`, with TLS by lanes. */
 export function createServer<
   Request extends typeof http.IncomingMessage = typeof http.IncomingMessage,
   Response extends typeof http.ServerResponse<InstanceType<Request>> = typeof http.ServerResponse,
@@ -363,7 +366,7 @@ export function createServer<
   onRequest?: http.RequestListener<Request, Response>,
 ): Server<Request, Response>;
 
-/** A server like `tls.createServer`, whose TLS is done by lanes. */
+/** A server like `tls.createServer`, with TLS by lanes. */
 export function createTLSServer(onSecureConnection?: (socket: TLSSocket) => void): TLSServer;
 export function createTLSServer(
   options: TLSServerOptions,
@@ -373,7 +376,7 @@ export function createTLSServer(
 /**
  * Lets a server of node's `http`, `http2`, `https`, `tls` or `net` listen through lanes, and
  * returns it: `attach(http2.createServer(onRequest), { key, cert }).listen(8443)`. Lanes get their
- * TLS from these options alone: what the server itself was told of TLS throws, unless it stands
- * here too.
+ * TLS from these options alone. TLS options that were given to the server itself throw, unless they
+ * are given here too.
  */
 export function attach<S extends net.Server>(server: S, options?: TLSServerOptions): S & LaneServer;

@@ -1,13 +1,13 @@
-//! Where each end is in the stream and in its page: [`Writer`] and [`Reader`], the whole protocol
-//! but the memory of the pages.
+//! The position of each end in the stream and in its page: [`Writer`] and [`Reader`], the whole
+//! protocol except the memory of the pages.
 //!
 //! ```text
 //!   page 2                            page 0
 //!   [ 17 18 19 20 13 14 15 16 ] at 21 [ .. .. .. .. .. 21 22 23 ]
 //!     read ^                    ---->                        ^ written
 //! ```
-//! The producer goes round in one page for as long as the consumer keeps up. A page that is full
-//! of unread bytes is linked to another one, at any position, and the stream goes on there. The
+//! The producer goes round in one page for as long as the consumer keeps up. A page that is full of
+//! unread bytes is linked to another one, at any position, and the stream goes on there. The
 //! consumer leaves a page at its link, and it may be used again.
 
 use std::ops::Range;
@@ -46,8 +46,8 @@ impl Writer {
         self.known_room()
     }
 
-    /// Bytes that may be written now in all pages: at most what an empty ring takes, whatever the
-    /// header says.
+    /// Bytes that may be written now in all pages: at most the size of an empty ring, even if the
+    /// header claims more.
     #[cfg(any(test, not(loom)))]
     pub(crate) fn room_in_all(&mut self, header: &Header) -> usize {
         self.look(header);
@@ -55,8 +55,8 @@ impl Writer {
         self.free() as usize + unused * self.limits.page_bytes()
     }
 
-    /// Where the stream may go on, a bit each: not in the page that it is in, whoever says that
-    /// nobody uses it.
+    /// Pages where the stream may go on, a bit each: not the page that it is in, even if the header
+    /// claims that this one is unused.
     pub(crate) fn other_pages(&self) -> u32 {
         self.limits.page_bits() & !(1 << self.page)
     }
@@ -95,7 +95,7 @@ impl Writer {
         self.oldest = self.written;
     }
 
-    /// How far the consumer is.
+    /// Updates the position of the consumer.
     fn look(&mut self, header: &Header) {
         let read = header.read();
         // Else the consumer is still in an earlier page, and has read nothing of this one.
@@ -122,7 +122,7 @@ pub(crate) struct Reader {
     page: u32,
     /// The position of the next byte.
     read: u32,
-    /// What is before this position stands in the same page.
+    /// Bytes before this position are in the same page.
     until: u32,
 }
 
@@ -154,8 +154,8 @@ impl Reader {
         if len > 0 {
             self.read = self.read.wrapping_add(len);
             header.publish_read(self.read);
-            // At once, so that a producer at its cap can use the page. What is broken stays so, and
-            // the next look tells it.
+            // At once, so that a producer at its cap can use the page. A broken link stays broken,
+            // and the next look returns the error.
             let _ = self.follow(header);
         }
     }
@@ -175,7 +175,7 @@ impl Reader {
         header.producer_is_gone() && header.written() == self.read
     }
 
-    /// How far the next bytes stand in one page.
+    /// The end of the next bytes in this page.
     fn look(&mut self, header: &Header) -> Result<u32, Broken> {
         // Before the links: bytes behind a link are written after it, so none that is seen here can
         // be behind a link that is not seen below.
@@ -197,6 +197,7 @@ impl Reader {
         if let Some((at, next)) = self.linked(header)
             && at == self.read
         {
+            // A peer may have written the number, and it becomes an address.
             if next as usize >= self.limits.pages_max() {
                 return Err(Broken);
             }
@@ -206,8 +207,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Where the stream leaves the page, and for which one. It has nowhere to go from the only one,
-    /// whoever says so.
+    /// The position where the stream leaves the page, and the next page. There is none in a ring of
+    /// one page, even if the header claims one.
     fn linked(&self, header: &Header) -> Option<(u32, u32)> {
         if self.limits.pages_max() == 1 { None } else { header.linked(self.page) }
     }
@@ -219,12 +220,12 @@ impl Reader {
     }
 }
 
-/// Positions or links that no producer of this crate writes: whoever shares the memory has
-/// scribbled over it.
+/// Positions or links that no producer of this crate writes: the peer has scribbled over the shared
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken;
 
-/// `len` as a position's distance, at most what was offered, which is never more than a page.
+/// `len` as a position's distance, at most `offered`, which is never more than a page.
 fn clamped(len: usize, offered: usize) -> u32 {
     u32::try_from(len.min(offered)).unwrap_or(0)
 }

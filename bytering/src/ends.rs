@@ -29,13 +29,13 @@ pub struct Producer {
     reused: u64,
 }
 
-// SAFETY: its pointer leads into `shared`, which both ends keep; what it may touch there is for the
-// producer alone, wherever it runs.
+// SAFETY: its pointer leads into `shared`, which both ends keep. The bytes that it may touch there
+// are for the producer alone, on any thread.
 unsafe impl Send for Producer {}
 
 impl Producer {
-    /// Copies the front of `bytes` into the ring and tells the consumer; how many. Fewer than all:
-    /// the ring is at its cap, wait until the consumer has taken something.
+    /// Copies the front of `bytes` into the ring and publishes it. Returns how many bytes that is.
+    /// Fewer than all: the ring is at its cap, wait until the consumer has taken something.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
@@ -52,29 +52,29 @@ impl Producer {
         done
     }
 
-    /// Room for the next bytes, to be written in place; empty: the ring is at its cap. What stands
-    /// in it is of no meaning.
+    /// Room for the next bytes, to be written in place. Empty: the ring is at its cap. The bytes in
+    /// it have no meaning.
     #[cfg(not(loom))]
     pub fn writable(&mut self) -> &mut [u8] {
         let (at, room) = self.room();
-        // SAFETY: the room is in one page, which is initialised when allocated; the consumer does
+        // SAFETY: the room is in one page, which is initialised when allocated. The consumer does
         // not look there before `commit`, which takes `self` and so ends this borrow.
         unsafe { std::slice::from_raw_parts_mut(at, room) }
     }
 
-    /// Tells the consumer that the first `len` bytes of [`writable`](Self::writable) are written;
-    /// more than it offered count as all of it.
+    /// Publishes the first `len` bytes of [`writable`](Self::writable). More than it offered count
+    /// as all of it.
     pub fn commit(&mut self, len: usize) {
         self.writer.commit(&self.shared.header, len);
     }
 
-    /// Whether the consumer is gone: what is written now, nobody reads.
+    /// Whether the consumer is gone. Bytes that are written now are never read.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.shared.header.consumer_is_gone()
     }
 
-    /// What the ring has done with memory so far.
+    /// Counts of the ring's memory so far.
     #[must_use]
     pub fn pages(&self) -> PageCounts {
         let live = u64::from(self.shared.pages.held().count_ones());
@@ -82,7 +82,7 @@ impl Producer {
         PageCounts { live, allocated: self.allocated, reused: self.reused, freed }
     }
 
-    /// Where the next bytes go, and how many fit there.
+    /// The place for the next bytes, and how many fit there.
     fn room(&mut self) -> (*mut Byte, usize) {
         let Shared { header, pages } = &*self.shared;
         let mut room = self.writer.room(header);
@@ -158,10 +158,11 @@ impl Consumer {
     }
 
     /// Frees all pages of an empty ring but one: for a consumer that goes to sleep, or has found
-    /// nothing for a while. One that looks all the time would free what the next bytes need.
+    /// nothing for a while. A consumer that looks all the time would free the page that the next
+    /// bytes need.
     ///
-    /// Afterwards it looks once more: a producer that looked for a page meanwhile may have been
-    /// told to wait.
+    /// Afterwards the consumer looks once more: a producer that looked for a page in the meantime
+    /// may have found none, and wait.
     pub fn shrink(&mut self) {
         if self.unread().1 == 0 {
             self.shared.pages.shrink(&self.shared.header);
@@ -174,13 +175,13 @@ impl Consumer {
         self.reader.is_at_end(&self.shared.header)
     }
 
-    /// Where the next bytes are, and how many without a gap.
+    /// The place of the next bytes, and how many there are without a gap.
     fn unread(&mut self) -> (*mut Byte, usize) {
         let Shared { header, pages } = &*self.shared;
         // On the heap the other end is this crate's, which breaks no rule.
         let unread = self.reader.unread(header).unwrap_or_default();
         self.page = pages.memory(self.reader.page());
-        // SAFETY: what is unread begins within its page.
+        // SAFETY: unread bytes begin within their page.
         (unsafe { self.page.add(unread.start) }, unread.len())
     }
 }
@@ -204,7 +205,7 @@ pub struct PageCounts {
     pub freed: u64,
 }
 
-/// What both ends keep; the last of them frees it.
+/// The memory that both ends keep. The last of them frees it.
 struct Shared {
     header: Header,
     pages: Pages,

@@ -1,5 +1,5 @@
-//! What the two ends tell each other: the [`Header`] in front of the pages,
-//! laid out as `region` tells other languages.
+//! The state that the two ends share: the [`Header`] in front of the pages, laid out as `region`
+//! describes it for other languages.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,7 +9,7 @@ use crate::{
     primitive::AtomicU32,
 };
 
-/// Each of its lines is on cache lines of its own.
+/// The shared words. Each field has its own cache lines.
 #[repr(C)]
 pub(crate) struct Header {
     written: CachePadded<Cursor>,
@@ -27,12 +27,12 @@ impl Header {
         Self { written: end(), read: end(), used, links: CachePadded(std::array::from_fn(link)) }
     }
 
-    /// The producer: everything before `position` stands in its page.
+    /// The producer: everything before `position` is in its page.
     pub(crate) fn publish_written(&self, position: u32) {
         self.written.0.position.store(position, WRITTEN.publish());
     }
 
-    /// The consumer: what is written may be read.
+    /// The consumer: bytes before the returned position may be read.
     pub(crate) fn written(&self) -> u32 {
         self.written.0.position.load(WRITTEN.observe())
     }
@@ -42,7 +42,7 @@ impl Header {
         self.read.0.position.store(position, READ.publish());
     }
 
-    /// The producer: what is read may be overwritten.
+    /// The producer: bytes before the returned position may be overwritten.
     pub(crate) fn read(&self) -> u32 {
         self.read.0.position.load(READ.observe())
     }
@@ -63,8 +63,8 @@ impl Header {
         Some((link.at.load(Relaxed), next))
     }
 
-    /// A page that nobody uses is from now on the caller's: the lowest of `preferred`, or else of
-    /// `allowed`, a bit each.
+    /// Claims an unused page for the caller: the lowest of `preferred`, or else of `allowed`, a bit
+    /// each.
     pub(crate) fn claim(&self, preferred: u32, allowed: u32) -> Option<u32> {
         // The other end may be quicker, but not for ever: it has no more pages than there are.
         for _ in 0..PAGES_MAX {
@@ -81,7 +81,7 @@ impl Header {
         None
     }
 
-    /// Those of `pages`, a bit each, that nobody used are from now on the caller's.
+    /// Claims the unused ones of `pages`, a bit each, for the caller, and returns them.
     pub(crate) fn claim_all(&self, pages: u32) -> u32 {
         pages & !self.used.0.fetch_or(pages, USED.observe())
     }
@@ -91,7 +91,7 @@ impl Header {
         self.used.0.fetch_and(!pages, USED.publish());
     }
 
-    /// Pages that nobody uses, a bit each: a hint, until they are claimed.
+    /// Unused pages, a bit each: a hint, until they are claimed.
     pub(crate) fn unused(&self) -> u32 {
         !self.used.0.load(Relaxed)
     }
@@ -128,7 +128,7 @@ struct Cursor {
     gone: AtomicU32,
 }
 
-/// Where the stream leaves a page.
+/// The place where the stream leaves a page.
 #[repr(C)]
 struct Link {
     at: AtomicU32,
@@ -143,7 +143,7 @@ pub(crate) const HEADER_BYTES: usize = 4096;
 #[cfg(not(loom))]
 const _: () = {
     use std::mem::{align_of, offset_of, size_of};
-    // Another language finds these at the places that `region` tells.
+    // Another language finds these at the places in `region`'s documentation.
     assert!(size_of::<Header>() <= HEADER_BYTES && align_of::<Header>() == 128);
     assert!(offset_of!(Header, written) == 0 && offset_of!(Header, read) == 128);
     assert!(offset_of!(Header, used) == 256 && offset_of!(Header, links) == 384);

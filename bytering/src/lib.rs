@@ -9,12 +9,12 @@
 //!      |            read ^                                  ^ written                |
 //!      +------------------------->---------------------------------------------------+
 //! ```
-//! One position per side is all that the two ends tell each other in steady state: the producer
-//! publishes how far it has written, the consumer how far it has read. While the consumer keeps
-//! up, the stream goes round in one page. When that page is full of unread bytes the stream goes on
-//! in another, a spare one or a new one, up to [`Limits`]; at that cap the producer takes fewer
-//! bytes than it was given. A page that was read to its end is a spare one, and a consumer frees
-//! the spare ones before it sleeps ([`Consumer::shrink`]): an idle ring is one page.
+//! In steady state the two ends share one position per side: the producer publishes how far it has
+//! written, the consumer how far it has read. While the consumer keeps up, the stream goes round in
+//! one page. When that page is full of unread bytes the stream goes on in another, a spare one or a
+//! new one, up to [`Limits`]. At that cap the producer takes fewer bytes than it was given. A page
+//! that was read to its end is a spare one, and a consumer frees the spare ones before it sleeps
+//! ([`Consumer::shrink`]): an idle ring is one page.
 //!
 //! ```
 //! let limits = bytering::Limits::new(4096, 16)?;
@@ -45,11 +45,11 @@
 //! ```
 //!
 //! Neither end ever waits for the other, and none wakes the other: how to sleep is its owner's
-//! business. An end that sleeps raises a flag, then [`fence`](std::sync::atomic::fence)s with
-//! `SeqCst`, then looks at the ring once more, a consumer after it has shrunk it; the other end,
-//! after it has written or read, fences the same way and then looks at the flag. One of the two
-//! sees the other (a model proves it). The ends of a [`region`] have a place for these flags, and
-//! do all of that but the sleep.
+//! business. An end that sleeps does three steps. It raises a flag,
+//! [`fence`](std::sync::atomic::fence)s with `SeqCst`, and looks at the ring once more. A consumer
+//! does so after it has shrunk the ring. The other end writes or reads, fences the same way, and
+//! then looks at the flag. One of the two sees the other (a model proves it). The ends of a
+//! [`region`] have a place for these flags, and do all of that except the sleep.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod cursors;

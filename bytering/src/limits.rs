@@ -1,4 +1,4 @@
-//! How large a ring may become: [`Limits`].
+//! The size to which a ring may grow: [`Limits`].
 
 use std::{error, fmt};
 
@@ -10,11 +10,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A ring of up to `pages_max` pages, 1 to 32, of `page_bytes` each, a power of two up to
-    /// 16 MiB.
+    /// A ring of up to `pages_max` pages, 1 to 32, of `page_bytes` each, a power of two up to 16
+    /// MiB.
     ///
     /// # Errors
-    /// Says which of the two is out of bounds.
+    /// One of the two is out of bounds. The error names it.
     pub const fn new(page_bytes: usize, pages_max: usize) -> Result<Self, LimitsError> {
         if page_bytes > PAGE_BYTES_MAX || !page_bytes.is_power_of_two() {
             return Err(LimitsError::PageBytes(page_bytes));
@@ -56,7 +56,7 @@ impl Limits {
     }
 }
 
-/// Which limit is none.
+/// The limit that is out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitsError {
     /// The bytes of a page are no power of two, or too many.

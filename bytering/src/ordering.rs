@@ -1,9 +1,10 @@
 //! Every memory ordering that another thread's bytes depend on, in pairs.
 //!
-//! What one thread does before it publishes, the other sees after it observes; and of two threads
-//! that each fence between a store and a load, one at least sees the other's store. A build with
-//! `--cfg bytering_mutable` orders nothing by the pair, or the fence, that the variable
-//! `BYTERING_MUTATE` names, or leaves out the second look of who sleeps (`look`): `prove` shows
+//! A thread that observes a publication sees everything that the other thread did before it. Of two
+//! threads that each fence between a store and a load, at least one sees the other's store.
+//!
+//! A build with `--cfg bytering_mutable` leaves out one of these, which the variable
+//! `BYTERING_MUTATE` names: a pair, a fence, or the sleeper's second look (`look`). `prove` shows
 //! that each is needed.
 
 use std::sync::atomic::Ordering;
@@ -11,26 +12,26 @@ use std::sync::atomic::Ordering;
 #[cfg(any(test, not(loom)))]
 use crate::primitive::fence;
 
-/// Bytes stand in their page before their position is told; the consumer reads them after.
+/// Bytes are in their page before their position is published. The consumer reads them after it.
 pub(crate) const WRITTEN: Pair = Pair("written");
 
-/// The consumer is done with bytes before it tells so; the producer overwrites them after.
+/// The consumer is done with bytes before it publishes that. The producer overwrites them after it.
 pub(crate) const READ: Pair = Pair("read");
 
-/// A link's position stands before the link does; the consumer looks at it after.
+/// A link's position is there before the link is. The consumer looks at it after the link.
 pub(crate) const LINK: Pair = Pair("link");
 
 /// An end is done with a page before it leaves it; the next one uses it after.
 pub(crate) const USED: Pair = Pair("used");
 
-/// An end's last position stands before it is gone; the other looks at it after.
+/// An end's last position is there before the end is gone. The other looks at it after that.
 pub(crate) const GONE: Pair = Pair("gone");
 
 /// An end has raised its flag before it looks at the ring once more, and sleeps.
 #[cfg(any(test, not(loom)))]
 pub(crate) const RAISED: Fence = Fence("raised");
 
-/// An end has told its position before it looks whether the other one sleeps.
+/// An end has published its position before it looks whether the other one sleeps.
 #[cfg(any(test, not(loom)))]
 pub(crate) const TOLD: Fence = Fence("told");
 
@@ -55,14 +56,15 @@ pub(crate) struct Fence(&'static str);
 
 #[cfg(any(test, not(loom)))]
 impl Fence {
-    /// Nothing before it is seen later than what is after it; a weaker one would let it.
+    /// No store before the fence is seen after a load behind it. A weaker ordering would allow
+    /// that.
     pub(crate) fn stand(&self) {
         fence(if is_left_out(self.0) { Ordering::AcqRel } else { Ordering::SeqCst });
     }
 }
 
-/// Whether `name` stands in `BYTERING_MUTATE`: known to each thread by itself, so that looking it
-/// up orders nothing.
+/// Whether `name` is in `BYTERING_MUTATE`. Each thread reads it by itself, so that the look-up
+/// orders nothing.
 #[cfg(bytering_mutable)]
 pub(crate) fn is_left_out(name: &str) -> bool {
     thread_local! {

@@ -9,7 +9,8 @@ use crate::{
     primitive::{self, AtomicPtr, AtomicU32, Byte},
 };
 
-/// A page belongs to whoever claimed it in the header, and until then nobody frees or fills it.
+/// The memory of a ring's pages. A page belongs to the end that claimed it in the header. Until
+/// then it is neither freed nor filled.
 pub(crate) struct Pages {
     limits: Limits,
     /// Pages that have memory, a bit each. A bit changes only while its page is claimed.
@@ -26,7 +27,7 @@ impl Pages {
         pages
     }
 
-    /// Where a page's memory begins.
+    /// The start of a page's memory.
     ///
     /// The pointer itself needs no order: the consumer follows a link to it, or made the page's
     /// number itself.
@@ -46,12 +47,13 @@ impl Pages {
         self.held.fetch_or(1 << page, Relaxed);
     }
 
-    /// The consumer frees every page that nobody uses.
+    /// Frees every unused page, for the consumer.
     pub(crate) fn shrink(&self, header: &Header) {
         let spare = self.held() & header.unused();
         if spare == 0 {
             return;
         }
+        // Claimed first, so that the producer cannot take a page that is being freed.
         let claimed = header.claim_all(spare);
         self.free(claimed);
         header.leave(claimed);
@@ -60,8 +62,8 @@ impl Pages {
     /// Frees the memory of `pages`, a bit each, which the caller has claimed or alone refers to.
     fn free(&self, pages: u32) {
         for page in (0..PAGES_MAX).filter(|page| pages >> page & 1 == 1) {
-            // SAFETY: the page is held, so `allocate` made it, of as many bytes; and the caller
-            // alone uses it, as the consumer has left it and the producer cannot claim it.
+            // SAFETY: the page is held, so `allocate` made it, of as many bytes. The caller alone
+            // uses it: the consumer has left it, and the producer cannot claim it.
             unsafe { primitive::free(self.memory(page), self.limits.page_bytes()) };
         }
         self.held.fetch_and(!pages, Relaxed);

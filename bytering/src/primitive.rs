@@ -1,4 +1,5 @@
-//! What loom replaces: atomics, fences, reference counts, and the bytes that it watches for races.
+//! The primitives that loom replaces: atomics, fences, reference counts, and the bytes that it
+//! watches for races.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
@@ -15,7 +16,7 @@ pub(crate) use loom::sync::{
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::fence;
 
-/// A byte of a page: plain memory, or a cell whose every access a model orders.
+/// A byte of a page: plain memory, or under a model a cell that orders every access.
 #[cfg(not(loom))]
 pub(crate) type Byte = u8;
 #[cfg(loom)]
@@ -33,17 +34,17 @@ pub(crate) fn allocate(page_bytes: usize) -> *mut Byte {
 /// Gives a page back.
 ///
 /// # Safety
-/// It comes from [`allocate`] with as many bytes, and nobody uses it any more.
+/// It comes from [`allocate`] with as many bytes, and is no longer in use.
 pub(crate) unsafe fn free(page: *mut Byte, page_bytes: usize) {
     let page = std::ptr::slice_from_raw_parts_mut(page, page_bytes);
-    // SAFETY: the caller hands over what `allocate` made.
+    // SAFETY: the caller hands over memory of `allocate`.
     drop(unsafe { Box::from_raw(page) });
 }
 
 /// Copies `from` to a page.
 ///
 /// # Safety
-/// `to` and as many bytes behind it lie in one page, and nobody else uses them until the end.
+/// `to` and as many bytes behind it lie in one page, and nothing else accesses them until the end.
 pub(crate) unsafe fn copy_in(from: &[u8], to: *mut Byte) {
     // SAFETY: the caller answers for `to`; a page and a borrowed slice do not overlap.
     #[cfg(not(loom))]
@@ -60,7 +61,7 @@ pub(crate) unsafe fn copy_in(from: &[u8], to: *mut Byte) {
 /// Copies from a page to `to`.
 ///
 /// # Safety
-/// `from` and as many bytes behind it lie in one page, and nobody writes them until the end.
+/// `from` and as many bytes behind it lie in one page, and are not written until the end.
 pub(crate) unsafe fn copy_out(from: *const Byte, to: &mut [u8]) {
     // SAFETY: the caller answers for `from`; a page and a borrowed slice do not overlap.
     #[cfg(not(loom))]

@@ -1,5 +1,4 @@
-//! A ring in memory that somebody else may write to at any time: another language's buffer, or a
-//! peer's.
+//! A ring in shared memory that another program or language may write to at any time.
 //!
 //! The layout is a header of 4,096 bytes, then the pages, one after the other:
 //!
@@ -12,45 +11,47 @@
 //! byte 1152  producer_waits: a flag         both change it, when the producer waits for room
 //! ```
 //! All are 32-bit words in the machine's byte order, to be read and written atomically. Zeros are
-//! an empty ring, in page 0. A position counts the bytes of the stream and begins again at 2^32; a
+//! an empty ring, in page 0. A position counts the bytes of the stream and begins again at 2^32. A
 //! byte's place in its page is its position modulo the size of a page. `gone` is not 0 when that
-//! end is gone. `next` is the next page's number plus one; 0: the stream has not left this page.
+//! end is gone. `next` is the next page's number plus one, or 0 if the stream has not left this
+//! page.
 //!
-//! A ring grows by using more of the region's pages, the lowest first, so that what it never needed
-//! is never touched; when the consumer keeps up it stays in one.
+//! A ring grows by using more of the region's pages, the lowest first, so that unneeded pages are
+//! never touched. While the consumer keeps up it stays in one.
 //!
 //! # Sleep
 //!
-//! A flag is 0, or anything else when its end sleeps and wants to be woken, by whatever the two
-//! owners agreed on: something that keeps a wake-up for a sleeper who is not quite asleep. An end
-//! here asks [`Consumer::may_sleep`] or [`Producer::may_wait`] before it sleeps, and
-//! [`Producer::wakes`] or [`Consumer::wakes`] after a batch. The end of another language does, in
-//! this order, by operations that are sequentially consistent, as all of JavaScript's `Atomics`
-//! are:
+//! A flag is 0, or anything else when its end sleeps and wants to be woken. The two owners choose
+//! the means. It must keep a wake-up for a sleeper that is not quite asleep. An end here asks
+//! [`Consumer::may_sleep`] or [`Producer::may_wait`] before it sleeps, and [`Producer::wakes`] or
+//! [`Consumer::wakes`] after a batch.
 //!
-//! - A consumer that goes to sleep: store 1 to `consumer_sleeps`; load `written`; if that is not
-//!   what it has read up to, store 0 to the flag and read on; else sleep. When it runs again, for
-//!   whatever reason: store 0 to the flag, then load `written`.
-//! - A producer, after a batch: store `written`; load `consumer_sleeps`; if that is not 0, exchange
-//!   it with 0; if that gave anything but 0, wake the consumer.
-//! - A producer that needs room: store 1 to `producer_waits`; load `read`; if there is room now,
-//!   store 0 to the flag and write; else sleep. When it runs again: load `read`.
-//! - A consumer, after a batch: store `read`; load `producer_waits`; if that is not 0, exchange it
-//!   with 0; if that gave anything but 0, wake the producer.
+//! The end of another language does the same by operations that are sequentially consistent, as all
+//! of JavaScript's `Atomics` are. The order is:
 //!
-//! The bytes themselves may be plain reads and writes: those of a batch before the store of
-//! `written`, or of `read`, and after the load of the other end's. No step may be left out or
-//! change its place: the load behind the flag is what finds bytes that came before the flag was
-//! seen. A wake-up may be one too many, so a woken end looks at the ring and may sleep again.
-//! `gone` has no flag: who ends wakes the other one in any case.
+//! - A consumer that goes to sleep: store 1 to `consumer_sleeps`, then load `written`. If that is
+//!   not the position that it has read up to, store 0 to the flag and read on. Else sleep. When it
+//!   runs again, for any reason: store 0 to the flag, then load `written`.
+//! - A producer, after a batch: store `written`, then load `consumer_sleeps`. If that is not 0,
+//!   exchange it with 0. If that gave anything but 0, wake the consumer.
+//! - A producer that needs room: store 1 to `producer_waits`, then load `read`. If there is room
+//!   now, store 0 to the flag and write. Else sleep. When it runs again: load `read`.
+//! - A consumer, after a batch: store `read`, then load `producer_waits`. If that is not 0,
+//!   exchange it with 0. If that gave anything but 0, wake the producer.
 //!
-//! In a ring of one page nobody looks at `used` and `links`, and another language needs neither.
+//! The bytes themselves may be plain reads and writes. Those of a batch come before the store of
+//! `written` or of `read`, and after the load of the other end's. No step may be left out or change
+//! its place: the load behind the flag finds bytes that came before the flag was seen. A wake-up
+//! may be one too many, so a woken end looks at the ring and may sleep again. `gone` has no flag:
+//! an end that goes wakes the other one in any case.
+//!
+//! A ring of one page does not use `used` and `links`, and another language needs neither.
 //!
 //! # Trust
 //!
-//! What stands in such memory is checked before use, copied in and out by atomics, and never lent
-//! as a slice. A peer that scribbles over it can change bytes and stop the ring, no more: it can
-//! keep an end awake or asleep, so an end that must stop at some time has another way to be told.
+//! Values in such memory are checked before use, copied in and out by atomics, and never lent as a
+//! slice. A peer that scribbles over it can change bytes and stop the ring, no more. It can keep an
+//! end awake or asleep, so an end that must stop at some time needs another signal for that.
 
 mod memory;
 
@@ -64,7 +65,7 @@ use crate::{
 };
 use memory::{Memory, Owner, load, store};
 
-/// An empty ring in a region of its own, as its two ends.
+/// An empty ring in a new region, as its two ends.
 #[must_use]
 pub fn ring(limits: Limits) -> (Producer, Consumer) {
     let owner = Arc::new(Owner::new(bytes(limits)));
@@ -96,7 +97,7 @@ impl Producer {
     /// # Safety
     /// The region stays where it is and is valid for reads and writes for as long as this end is.
     /// It was all zeros when the first end took it, has no other producer, and its consumer has
-    /// equal limits. Rust code, if it uses the region beside the ends, does so by atomics.
+    /// equal limits. Rust code that uses the region in addition to the ends does so by atomics.
     pub unsafe fn attach(
         start: NonNull<u8>,
         region_bytes: usize,
@@ -105,8 +106,9 @@ impl Producer {
         Memory::checked(start, region_bytes, limits).map(Self::new)
     }
 
-    /// Copies the front of `bytes` into the ring and tells the consumer of all at once; how many.
-    /// Fewer than all: the ring is at its cap, wait until the consumer has taken something.
+    /// Copies the front of `bytes` into the ring and publishes all of it at once. Returns how many
+    /// bytes that is. Fewer than all: the ring is at its cap, wait until the consumer has taken
+    /// something.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let done = self.place(bytes);
         if done > 0 {
@@ -115,8 +117,8 @@ impl Producer {
         done
     }
 
-    /// Copies `parts`, one behind the other, into the ring and tells the consumer of all at once:
-    /// it never finds a part of a message. False: there is no room for all, and nothing was done.
+    /// Copies `parts`, one behind the other, into the ring and publishes all at once: the consumer
+    /// never finds a part of a message. False: there is no room for all, and nothing was done.
     pub fn write_whole(&mut self, parts: &[&[u8]]) -> bool {
         let needed = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
         if self.writer.known_room_in_page() < needed && self.room() < needed {
@@ -133,8 +135,8 @@ impl Producer {
         placed == needed
     }
 
-    /// Bytes that [`write`](Self::write) takes now in all, at least. It looks at what the consumer
-    /// writes to: ask once per batch.
+    /// Bytes that [`write`](Self::write) takes now in all, at least. It reads a cache line that the
+    /// consumer writes: ask once per batch.
     pub fn room(&mut self) -> usize {
         self.writer.room_in_all(self.memory.header())
     }
@@ -147,22 +149,22 @@ impl Producer {
     }
 
     /// Whether the caller may wait: there is no room for `needed` bytes, and the consumer's
-    /// [`wakes`](Consumer::wakes) will tell when there is more. False: there is room now. Never
-    /// more is waited for than an empty ring takes.
+    /// [`wakes`](Consumer::wakes) will return true when there is more. False: there is room now. It
+    /// never waits for more than the size of an empty ring.
     #[must_use]
     pub fn may_wait(&mut self, needed: usize) -> bool {
         let needed = needed.min(self.memory.limits.bytes_max());
         self.memory.flags().producer_may_wait(&mut self.writer, self.memory.header(), needed)
     }
 
-    /// Whether the consumer is gone: what is written now, nobody reads.
+    /// Whether the consumer is gone. Bytes that are written now are never read.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.memory.header().consumer_is_gone()
     }
 
-    /// What the ring has done with the region so far: `live` pages are in use, `allocated` ones
-    /// were ever touched, and none is freed.
+    /// Counts of the region's pages so far: `live` pages are in use, `allocated` ones were ever
+    /// touched, and none is freed.
     #[must_use]
     pub fn pages(&self) -> PageCounts {
         let used = !self.memory.header().unused() & self.touched;
@@ -175,7 +177,8 @@ impl Producer {
         Self { memory, writer, touched: 1, reused: 0 }
     }
 
-    /// Copies the front of `bytes` into the ring, of which the consumer is not told; how many.
+    /// Copies the front of `bytes` into the ring without publishing it. Returns how many bytes that
+    /// is.
     fn place(&mut self, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
@@ -184,14 +187,14 @@ impl Producer {
             if part.is_empty() {
                 break;
             }
-            // SAFETY: a room lies within a page, whatever the region holds.
+            // SAFETY: a room lies within a page, for any content of the region.
             unsafe { store(part, self.memory.page(self.writer.page()).add(room.start)) };
             done += self.writer.advance(part.len());
         }
         done
     }
 
-    /// Where the next bytes go in the writer's page.
+    /// The place for the next bytes in the writer's page.
     fn room_in_page(&mut self) -> Range<usize> {
         let header = self.memory.header();
         let room = self.writer.room(header);
@@ -236,11 +239,11 @@ impl Consumer {
         Memory::checked(start, region_bytes, limits).map(Self::new)
     }
 
-    /// Copies the next bytes into the front of `into`; how many. Fewer than fit: there are no more
-    /// now.
+    /// Copies the next bytes into the front of `into`. Returns how many. Fewer than fit: there are
+    /// no more now.
     ///
     /// # Errors
-    /// The producer, or whoever else writes to the region, broke the layout.
+    /// The producer, or another writer to the region, broke the layout.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, RegionError> {
         let header = self.memory.header();
         let mut done = 0;
@@ -251,7 +254,7 @@ impl Consumer {
             if part.is_empty() {
                 break;
             }
-            // SAFETY: what is unread lies within a page, whatever the region holds.
+            // SAFETY: unread bytes lie within a page, for any content of the region.
             unsafe { load(self.memory.page(self.reader.page()).add(unread.start), part) };
             self.reader.consume(header, end - done);
             done = end;
@@ -263,20 +266,21 @@ impl Consumer {
     /// broken.
     ///
     /// # Errors
-    /// The producer, or whoever else writes to the region, broke the layout.
+    /// The producer, or another writer to the region, broke the layout.
     pub fn unread(&self) -> Result<usize, RegionError> {
         self.reader.unread_in_all(self.memory.header()).map_err(|Broken| RegionError::Broken)
     }
 
     /// Whether the caller may sleep: nothing is unread, and the producer's
-    /// [`wakes`](Producer::wakes) will tell when there is something. False: there is something, or
-    /// the region is broken, which [`unread`](Self::unread) says.
+    /// [`wakes`](Producer::wakes) will return true when there is something. False: there is
+    /// something, or the region is broken, which [`unread`](Self::unread) reports.
     #[must_use]
     pub fn may_sleep(&self) -> bool {
         self.memory.flags().consumer_may_sleep(&self.reader, self.memory.header())
     }
 
-    /// Whatever ended the sleep, nobody need end it now. To be told before anything is read.
+    /// Notes that the sleep is over, for any reason, and needs no wake-up now. Call it before
+    /// anything is read.
     pub fn mark_awake(&self) {
         self.memory.flags().consumer_is_awake();
     }
@@ -305,10 +309,10 @@ impl Drop for Consumer {
     }
 }
 
-/// What is wrong with a region.
+/// An error in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionError {
-    /// What stands in it is no ring's: whoever shares it scribbled over it. Make a new ring.
+    /// The content is not a ring's: a peer scribbled over it. Make a new ring.
     Broken,
     /// The memory does not begin at a multiple of 128 bytes.
     Misaligned,

@@ -1,4 +1,4 @@
-//! How one end of a region sleeps and the other wakes it: [`Flags`], one per end.
+//! Sleep of one end of a region, and its wake-up by the other: [`Flags`], one per end.
 //!
 //! ```text
 //!   the end that sleeps                 the other end
@@ -6,9 +6,9 @@
 //!   2  fence                            2  fence
 //!   3  look at the ring once more       3  look at the flag; if it is up, take it down and wake
 //! ```
-//! One of the two sees the other, whatever the processors do: were both looks older than what the
-//! other did before its fence, each fence would stand before the other. A wake-up may be one too
-//! many, when the sleeper saw the ring itself; none is missing.
+//! One of the two sees the other, on every processor. If both looks were older than the other's
+//! step before its fence, each fence would come before the other. A wake-up may be one too many,
+//! when the sleeper saw the ring itself. None is missing.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,7 +19,7 @@ use crate::{
     primitive::AtomicU32,
 };
 
-/// Who must be woken, laid out as `region` tells other languages.
+/// The flags of sleeping ends, laid out as `region` describes them for other languages.
 #[repr(C)]
 pub(crate) struct Flags {
     consumer_sleeps: CachePadded<Flag>,
@@ -27,7 +27,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Nobody sleeps.
+    /// Both flags down.
     #[cfg(all(test, loom))]
     pub(crate) fn new() -> Self {
         let flag = || CachePadded(Flag(AtomicU32::new(0)));
@@ -39,12 +39,12 @@ impl Flags {
         self.consumer_sleeps.0.raise(|| reader.unread_in_all(header) == Ok(0))
     }
 
-    /// The consumer: nobody need wake it.
+    /// The consumer needs no wake-up.
     pub(crate) fn consumer_is_awake(&self) {
         self.consumer_sleeps.0.lower();
     }
 
-    /// The producer, behind what it wrote: the consumer must be woken.
+    /// Whether the consumer must be woken, for the producer behind a write.
     pub(crate) fn wakes_consumer(&self) -> bool {
         self.consumer_sleeps.0.take()
     }
@@ -59,7 +59,7 @@ impl Flags {
         self.producer_waits.0.raise(|| writer.room_in_all(header) < needed)
     }
 
-    /// The consumer, behind what it read: the producer must be woken.
+    /// Whether the producer must be woken, for the consumer behind a read.
     pub(crate) fn wakes_producer(&self) -> bool {
         self.producer_waits.0.take()
     }
@@ -68,7 +68,7 @@ impl Flags {
 #[cfg(not(loom))]
 const _: () = assert!(std::mem::offset_of!(Flags, producer_waits) == 128);
 
-/// Not 0: whoever raised it sleeps, or is about to.
+/// Not 0: the end that raised it sleeps, or is about to.
 #[repr(transparent)]
 struct Flag(AtomicU32);
 

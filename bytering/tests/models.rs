@@ -58,12 +58,12 @@ fn an_idle_ring_shrinks_while_it_grows() {
         consumer.shrink();
         let pages = producer.pages();
         assert_eq!((pages.live, pages.allocated - pages.freed), (1, 1));
-        // What the consumer held for a moment to free it is there again.
+        // The page that the consumer held for a moment to free it is there again.
         assert_eq!(producer.write(&[6, 7, 8, 9]), 3);
     });
 }
 
-/// The last bytes arrive though nobody is there to tell of them.
+/// The last bytes arrive although their producer is gone.
 #[test]
 fn a_producer_that_ends_is_read_to_its_end() {
     model(|| {
@@ -78,7 +78,8 @@ fn a_producer_that_ends_is_read_to_its_end() {
     });
 }
 
-/// A consumer that goes away with bytes unread is noticed, and nobody frees what the other uses.
+/// A consumer that goes away with bytes unread is noticed, and pages in use by the other end are
+/// not freed.
 #[test]
 fn a_consumer_that_ends_is_noticed() {
     model(|| {
@@ -93,7 +94,7 @@ fn a_consumer_that_ends_is_noticed() {
     });
 }
 
-/// Both ends sleep as the crate's documentation says, and both are woken.
+/// Both ends sleep as in the crate's documentation, and both are woken.
 #[test]
 fn no_wake_up_is_lost() {
     sleepers(limits(1, 1), 0);
@@ -105,7 +106,7 @@ fn no_wake_up_is_lost_when_a_ring_shrinks() {
     sleepers(limits(1, 2), 2);
 }
 
-/// Two bytes, one by one, through a ring that so many bytes went through before.
+/// Two bytes, one by one, through a ring that `before` bytes went through before.
 fn sleepers(limits: Limits, before: usize) {
     model(move || {
         let (mut producer, mut consumer) = ring(limits);
@@ -169,8 +170,8 @@ fn fence_unless_mutated() {
     }
 }
 
-/// Writes and reads as many bytes as `before` says, one after the other; then one thread tries
-/// `writes` while another tries `reads`, and what is left is read at the end. Byte n is n.
+/// Writes and reads `before` bytes, one after the other. Then one thread tries `writes` while
+/// another tries `reads`, and the rest is read at the end. Byte n is n.
 fn stream(
     limits: Limits,
     before: &'static [(u8, u8)],
@@ -212,7 +213,7 @@ fn limits(page_bytes: usize, pages_max: usize) -> Limits {
     Limits::new(page_bytes, pages_max).unwrap()
 }
 
-/// Explores `scene`, with as many preemptions at most as the variable `LOOM_MAX_PREEMPTIONS` says.
+/// Explores `scene`, with at most as many preemptions as in the variable `LOOM_MAX_PREEMPTIONS`.
 fn model(scene: impl Fn() + Sync + Send + 'static) {
     Builder::new().check(scene);
 }

@@ -126,7 +126,7 @@ fn each_end_learns_that_the_other_is_gone() {
     assert!(consumer.is_abandoned());
 }
 
-/// Both ends and what must be between them.
+/// Both ends and the bytes that must be between them.
 struct Pair {
     producer: Producer,
     consumer: Consumer,
@@ -219,5 +219,5 @@ fn mark_at(position: u64) -> u8 {
     (position ^ (position >> 12) ^ (position >> 24)) as u8
 }
 
-/// An interpreter takes a minute for what takes a processor a second.
+/// An interpreter takes a minute for a second of a processor's work.
 const SEEDS: u64 = if cfg!(miri) { 2 } else { 400 };

@@ -1,4 +1,4 @@
-//! Two threads, every byte compared; what ThreadSanitizer and AddressSanitizer run, too.
+//! Two threads, every byte compared. ThreadSanitizer and AddressSanitizer run it, too.
 #![forbid(unsafe_code)]
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation)]
@@ -61,7 +61,7 @@ fn ten_thousand_rings_that_grew_leave_nothing_behind() {
 #[derive(Clone, Copy)]
 enum Sizes {
     Fixed(usize),
-    /// 1 to so many.
+    /// 1 to this many.
     Random(usize),
 }
 
@@ -74,7 +74,7 @@ impl Sizes {
     }
 }
 
-/// Sends `bytes` bytes from one thread to another, each end of its own kind by turns.
+/// Sends `bytes` bytes from one thread to another. Each end changes its kind of call in turn.
 fn stream(limits: Limits, bytes: usize, sizes: Sizes) {
     let (producer, consumer) = ring(limits);
     let writer = thread::spawn(move || write(producer, limits, bytes, sizes));
@@ -138,7 +138,7 @@ fn pattern_at(at: usize) -> u8 {
     (at ^ (at >> 8) ^ (at >> 16)) as u8
 }
 
-/// How long an end waits for the other before it gives up.
+/// The longest time that an end waits for the other.
 struct Patience(Option<Instant>);
 
 impl Patience {

@@ -1,11 +1,11 @@
-//! Where on the way to a file a user is kept out: modes of the file itself are seldom the reason.
+//! The folder that keeps a user from a file: modes of the file itself are seldom the reason.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The folder that this user may not enter on the way to `path`, links included; none if that is
-/// not what keeps the user out.
+/// The folder that this user may not enter on the way to `path`, links included. `None` if that is
+/// not the reason.
 pub(crate) fn closed_folder(path: &Path) -> Option<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {

@@ -1,15 +1,14 @@
-//! What a folder holds: which of its files are certificates with their keys, as people and ACME
-//! clients lay them down.
+//! The certificates and keys in a folder, in the layouts of ACME clients and of operators.
 //!
-//! | who | in the folder |
+//! | from | in the folder |
 //! |---|---|
-//! | certbot, dehydrated | `fullchain.pem` and `privkey.pem`, links as a rule, beside other parts |
-//! | acme.sh | `fullchain.cer` and `NAME.key` in `NAME/` or `NAME_ecc/`, beside other parts |
+//! | certbot, dehydrated | `fullchain.pem` and `privkey.pem`, links as a rule, with other parts |
+//! | acme.sh | `fullchain.cer` and `NAME.key` in `NAME/` or `NAME_ecc/`, with other parts |
 //! | lego | `NAME.crt`, `NAME.key`, `NAME.issuer.crt`, `NAME.json`, for all names in one folder |
-//! | people | `NAME.pem` with chain and key, `NAME.crt` or `NAME.cer` with `NAME.key` |
+//! | operators | `NAME.pem` with chain and key, `NAME.crt` or `NAME.cer` with `NAME.key` |
 //!
-//! Clients that have a folder for each name have one folder for all of those: of its folders only
-//! what such a client keeps is read. Names that begin with a dot are passed over, so a volume of
+//! Clients that have a folder for each name have one folder for all of those. Of its folders only
+//! the files of such a client are read. Names that begin with a dot are skipped, so a volume of
 //! Kubernetes is read once.
 
 use std::collections::BTreeSet;
@@ -18,14 +17,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What makes a certificate in a folder.
+/// A certificate in a folder, by its files.
 #[derive(Debug)]
 pub(crate) enum Entry {
     /// A file with a chain and its key.
     Both(PathBuf),
     /// A folder in the folder that cannot be looked into; it may have nothing to do with it.
     FolderClosed(PathBuf, io::Error),
-    /// A chain whose key should be in this file, and is not there.
+    /// A chain with its key missing, which should be in this file.
     KeyMissing { chain: PathBuf, key: PathBuf },
     /// A link that leads where this user may not go.
     LinkClosed(PathBuf, io::Error),
@@ -33,9 +32,10 @@ pub(crate) enum Entry {
     Pair { chain: PathBuf, key: PathBuf },
 }
 
-/// Calls `each` with what is in `folder`, until that says no: its own files, and then what its
-/// folders have, each in the order of names. The first of two certificates for one name is served,
-/// and which is first must not depend on the file system. Returns whether `each` went on.
+/// Calls `each` with the certificates in `folder`, until it returns false: first its own files,
+/// then those of its folders, each in the order of names. The first of two certificates for one
+/// name is served, and which is first must not depend on the file system. Returns whether `each`
+/// went on.
 ///
 /// # Errors
 /// It cannot be read.
@@ -55,10 +55,10 @@ pub(crate) fn visit(folder: &Path, mut each: impl FnMut(Entry) -> bool) -> io::R
     Ok(first.into_iter().chain(of_files).chain(of_folders).chain(closed).all(&mut each))
 }
 
-/// The files in folders of `folder` that it takes certificates from, there or not: what changes
-/// about them changes what it holds.
+/// The files in folders of `folder` that it takes certificates from, existing or not. A change of
+/// one of them changes its certificates.
 pub(crate) fn files_of_folders_in(folder: &Path) -> Vec<PathBuf> {
-    // Without a list of its own files, which may be many.
+    // Without a list of the folder's own files, which may be many.
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let visible = entries.filter(|entry| !is_hidden(&entry.file_name()));
     let folders = visible.filter(|entry| is_folder(entry).unwrap_or(false));
@@ -111,7 +111,7 @@ impl Listing {
                     listing.closed.push((entry.path(), error));
                     continue;
                 }
-                // A link that leads nowhere is a file that is missing.
+                // A link without a target is a file that is missing.
                 Ok(false) | Err(_) => listing.files.insert(name),
             };
         }
@@ -129,8 +129,8 @@ fn is_folder(entry: &fs::DirEntry) -> io::Result<bool> {
     if kind.is_symlink() { Ok(fs::metadata(entry.path())?.is_dir()) } else { Ok(kind.is_dir()) }
 }
 
-/// What a client keeps for one certificate in a folder of its own; half of it is told by whoever
-/// reads it.
+/// The certificate that a client keeps in one folder for each name. If one half is missing, the
+/// reader reports it.
 fn of_one_name(folder: &Path, files: &BTreeSet<OsString>) -> Option<Entry> {
     let has = |name: &str| files.contains(OsStr::new(name));
     let at = |name: &str| folder.join(name);
@@ -161,7 +161,8 @@ fn key_of_acme_sh(folder: &Path, files: &BTreeSet<OsString>) -> OsString {
     }
 }
 
-/// What the file `name` makes, beside other `files` and what a client keeps in this folder.
+/// The certificate that the file `name` makes, given the other `files` and the one that a client
+/// keeps in this folder.
 fn of_file(
     folder: &Path,
     name: &OsStr,
@@ -173,23 +174,24 @@ fn of_file(
     let has = |path: &Path| path.file_name().is_some_and(|name| files.contains(name));
     let pair = || Some(Entry::Pair { chain: path.clone(), key: key.clone() });
     match (kind(&path)?, own) {
+        // certbot's parts are in fullchain.pem already. Other files here are an operator's.
         ("pem", Some(Entry::Pair { key, .. })) if key.ends_with("privkey.pem") => {
             (!is_part_of_a_lineage(name)).then(|| Entry::Both(path.clone()))
         }
         ("pem", _) => Some(Entry::Both(path)),
-        // The authority's own, beside a chain that has it already.
+        // The authority's own certificate, next to a chain that has it already.
         ("crt", _) if is_issuer_of_another(&path, files) => None,
         ("crt", _) if has(&key) => pair(),
         ("crt", _) => Some(Entry::KeyMissing { chain: path, key }),
-        // Beside fullchain.cer it is the certificate without those that vouch for it.
+        // Next to fullchain.cer it is the certificate without its chain.
         ("cer", Some(Entry::Pair { .. } | Entry::KeyMissing { .. })) => None,
         ("cer", _) if has(&key) && !has(&path.with_extension("crt")) => pair(),
         _ => None,
     }
 }
 
-/// Whether it is called like a part of what certbot and dehydrated keep for a certificate, now or
-/// earlier: `chain.pem`, `privkey-1795414762.pem`.
+/// Whether it is named like a part of a certificate of certbot or dehydrated, now or earlier:
+/// `chain.pem`, `privkey-1795414762.pem`.
 fn is_part_of_a_lineage(name: &OsStr) -> bool {
     let stem = Path::new(name).file_stem().and_then(OsStr::to_str).unwrap_or_default();
     let (part, number) = stem.split_once('-').unwrap_or((stem, "0"));
@@ -197,7 +199,7 @@ fn is_part_of_a_lineage(name: &OsStr) -> bool {
     is_number && ["cert", "chain", "fullchain", "privkey"].contains(&part)
 }
 
-/// Whether `path` is `NAME.issuer.crt` beside `NAME.crt`.
+/// Whether `path` is `NAME.issuer.crt` next to `NAME.crt`.
 fn is_issuer_of_another(path: &Path, files: &BTreeSet<OsString>) -> bool {
     let stem = path.file_stem().map(Path::new).filter(|stem| kind(stem) == Some("issuer"));
     stem.is_some_and(|stem| files.contains(stem.with_extension("crt").as_os_str()))

@@ -66,8 +66,8 @@ pub fn load(
     LoadedCertificates { faults, index: indexed.index, warnings }
 }
 
-/// Adds the certificates of `sources`, at most so many, to those that `builder` has. Returns why
-/// some are not in it.
+/// Adds the certificates of `sources`, at most `bound`, to those that `builder` has. Returns the
+/// faults of those that are missing.
 pub fn add(
     sources: &[CertificateSource],
     bound: Bound,
@@ -76,7 +76,7 @@ pub fn add(
     find(sources, bound, builder, &[]).faults.into_iter().map(|fault| fault.error).collect()
 }
 
-/// What is wrong with the files of some sources.
+/// The faults in the files of some sources.
 struct Found {
     faults: Vec<CertificateFault>,
     exposed: Vec<Exposed>,
@@ -124,7 +124,7 @@ fn first_beyond(index: &CertificateIndex, names_max: usize) -> Option<usize> {
     })
 }
 
-/// Where certificates and keys are read from.
+/// The source of certificates and keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateSource {
     /// A chain and its key in two files.
@@ -134,8 +134,8 @@ pub enum CertificateSource {
         /// The private key.
         key: PathBuf,
     },
-    /// A file with a chain and its key, or a directory with certificates as people or ACME clients
-    /// lay them down; the loader sees which when it reads.
+    /// A file with a chain and its key, or a directory with certificates in the layouts of ACME
+    /// clients or operators. The loader finds out which when it reads.
     Path(PathBuf),
 }
 
@@ -179,7 +179,7 @@ impl fmt::Display for CertificateSource {
     }
 }
 
-/// How much one listener may have.
+/// The limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Certificates, those that cannot be served included.
@@ -188,10 +188,10 @@ pub struct Bounds {
     pub names: Bound,
 }
 
-/// How many at most, and what to do about more.
+/// A limit, and the remedy for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// So many are allowed.
+    /// The limit.
     pub max: usize,
     /// The setting that raises it, where there is one.
     pub remedy: &'static str,
@@ -200,7 +200,7 @@ pub struct Bound {
 /// The certificates found in the sources of a listener.
 #[derive(Debug)]
 pub struct LoadedCertificates {
-    /// Why some are not in the index, or not as they are on disk.
+    /// Faults of certificates that are not in the index, or differ from those on disk.
     pub faults: Vec<CertificateFault>,
     /// Those that are in order, and of the others those that were in order before.
     pub index: CertificateIndex,
@@ -253,10 +253,10 @@ pub enum CertificateFileWarning {
     PassedOver(CertificateFileError),
 }
 
-/// Why a file is not in the index. The fault is the operator's.
+/// The reason why a file is not in the index. The fault is the operator's.
 #[derive(Debug, Error)]
 pub enum CertificateFileError {
-    /// What a file holds cannot be served.
+    /// The certificate in a file cannot be served.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// A directory with nothing to serve.
@@ -277,7 +277,7 @@ pub enum CertificateFileError {
     KeyMissing {
         /// The chain.
         chain: PathBuf,
-        /// Where its key should be.
+        /// The file that should have its key.
         key: PathBuf,
     },
     /// The user of the process is kept out.
@@ -298,13 +298,13 @@ pub enum CertificateFileError {
     /// A device, a pipe or a socket; to read it might never end.
     #[error("{}: neither a file nor a directory; name one", path.display())]
     NoFile {
-        /// What was named.
+        /// The path in the configuration.
         path: PathBuf,
     },
     /// More than one listener may have.
     #[error("more than {} certificates for one listener; {}", bound.max, bound.remedy)]
     TooManyCertificates {
-        /// How many may be.
+        /// The limit.
         bound: Bound,
     },
     /// More than one listener may have.
@@ -312,7 +312,7 @@ pub enum CertificateFileError {
     TooManyNames {
         /// Names found.
         names: usize,
-        /// How many may be.
+        /// The limit.
         bound: Bound,
     },
     /// The system refuses.
@@ -337,7 +337,7 @@ struct Loader<'a, 'p> {
     faults: Vec<CertificateFault>,
     key: Zeroizing<Vec<u8>>,
     known: Known<'a>,
-    /// Why folders in a directory with certificates were not looked into.
+    /// Reasons why folders in a directory with certificates were not looked into.
     passed_over: Vec<CertificateFileError>,
     /// The source that is being read.
     source: PathBuf,
@@ -486,8 +486,8 @@ fn read(path: &Path, buffer: &mut Vec<u8>) -> Result<(), CertificateFileError> {
     read_at_most(path, PEM_BYTES_MAX, buffer)
 }
 
-/// Reads a file into the empty `buffer`, and of one that is larger than `bytes_max` one byte more
-/// than that, so that the engine refuses it.
+/// Reads a file into the empty `buffer`. Of one that is larger than `bytes_max` it reads one byte
+/// more than that, so that the engine rejects it.
 ///
 /// # Errors
 /// It is no file, or the system refuses.
@@ -510,7 +510,7 @@ fn unreadable(path: &Path, source: io::Error) -> CertificateFileError {
         return CertificateFileError::NoFile { path };
     }
     match source.kind() {
-        // The kernel says by the owner of a process's own entry who that process is.
+        // The owner of a process's own entry in /proc is the user of that process.
         io::ErrorKind::PermissionDenied => match fs::metadata("/proc/self") {
             Ok(own) => {
                 let closed = access::closed_folder(&path);

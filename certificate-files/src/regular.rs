@@ -62,7 +62,8 @@ pub fn read_text(path: &Path, bytes_max: usize) -> Result<String, TextError> {
     })
 }
 
-/// Why a file of text cannot be used. No error quotes it: it may be another than was meant.
+/// The reason why a file of text cannot be used. No error quotes it: the path may be that of
+/// another file.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
     /// Some other encoding, or no text.

@@ -1,11 +1,12 @@
-//! Who can read a secret: the one rule for every file that holds one.
+//! Access to a secret: the one rule for every file that holds one.
 //!
 //! Owner and group are the operator's choice: programs make keys 0600, Debian has 0640 for the
-//! group `ssl-cert`, Kubernetes mounts 0440. Nobody else may read or write it. What follows depends
-//! on the secret. A sealing key, which opens all others and which Sealane makes itself, is refused.
-//! Of private keys and ticket roots an operator is warned, because a server that does not start, or
-//! leaves an expired certificate in service, over the mode that another program gave a file is the
-//! greater harm.
+//! group `ssl-cert`, Kubernetes mounts 0440. All other users may neither read nor write it.
+//!
+//! The consequence depends on the secret. An exposed sealing key, which opens all other keys and
+//! which Sealane makes itself, is refused. For private keys and ticket roots the operator gets a
+//! warning. A server that does not start, or leaves an expired certificate in service, because of
+//! the mode that another program gave a file, is the greater harm.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// A file with a secret that users may read or write who are neither its owner nor in its group.
+/// A secret file that is open to users other than its owner and group.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "{file}: every user of this machine may read or write this secret (mode {mode:03o}); run \
@@ -28,9 +29,9 @@ pub struct Exposed {
 }
 
 impl Exposed {
-    /// The file at `path`, if it is exposed and others can come to it: in a folder that they may
-    /// not enter its own mode matters to nobody. A file that cannot be looked at is not exposed;
-    /// whoever reads it says why.
+    /// The file at `path`, if it is exposed and other users can reach it. In a folder that they may
+    /// not enter its own mode does not matter. A file that cannot be looked at is not exposed: its
+    /// reader reports the reason.
     pub fn find(path: &Path) -> Option<Self> {
         let mode = mode_for_others(&fs::metadata(path).ok()?)?;
         let place = fs::canonicalize(path).ok()?;
@@ -47,7 +48,7 @@ pub fn mode_for_others(metadata: &Metadata) -> Option<u32> {
     (mode & OTHERS != 0).then_some(mode)
 }
 
-/// Permissions of everybody who is neither the owner nor in the group.
+/// Permissions of all users other than the owner and the group.
 const OTHERS: u32 = 0o007;
 const OTHERS_ENTER: u32 = 0o001;
 const PERMISSIONS: u32 = 0o777;

@@ -211,7 +211,7 @@ fn of_a_private_key_that_everybody_may_read_the_operator_is_warned() {
         (0o755, 0o644, 0o600, &["a.key 644"]),
         (0o755, 0o600, 0o604, &["b.pem 604"]),
         (0o711, 0o602, 0o666, &["a.key 602", "b.pem 666"]),
-        // Nobody else comes to them.
+        // No other user can reach them.
         (0o750, 0o644, 0o666, &[]),
     ] {
         set("", folder);
@@ -219,7 +219,7 @@ fn of_a_private_key_that_everybody_may_read_the_operator_is_warned() {
         set("b.pem", pem);
         assert_eq!(exposed(), expected, "{folder:o}");
     }
-    // A link is as open as what it leads to.
+    // A link is as open as its target.
     set("", 0o755);
     let private = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(directory.path(), private.path().join("link")).unwrap();

@@ -3,7 +3,8 @@
  *
  *   cc -o redis_ping redis_ping.c $(pkg-config --cflags --libs sealane_client)
  *
- * The library has no socket; this program has one, and gives the library what it reads from it.
+ * The library has no socket. This program has one, and passes the bytes that it reads to the
+ * library.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <netdb.h>

@@ -8,16 +8,16 @@
  *
  * Threads: contexts and clients may be used by all threads at once, but not while they are freed. A
  * session is used by one thread at a time, which may be another one each time. The context of a
- * session lives as long as the session; contexts, clients and sessions may be freed in any order.
- * A session is not to be used on both sides of a fork.
+ * session lives as long as the session. Contexts, clients and sessions may be freed in any order. A
+ * session is not to be used on both sides of a fork.
  *
- * Pointers: each is null, or points to what its name says, with as many bytes as the length beside
- * it says. A null pointer where something is needed is refused with SEALANE_INVALID_ARGUMENT, but
- * `error` may always be null, and freeing null does nothing. What an argument points to is read
- * during the call alone and not kept; a caller may erase a key when the call has returned.
+ * Pointers: each is null, or points to the named value, with as many bytes as the length next to
+ * it. A null pointer for a required value is refused with SEALANE_INVALID_ARGUMENT. But `error` may
+ * always be null, and freeing null does nothing. Memory behind an argument is read only during the
+ * call and not kept. So a caller may erase a key when the call has returned.
  *
- * Errors: a call that fails says why in `error`, in words for whoever runs the program; they hold
- * no byte of a key. A call that succeeds leaves `error` alone. No exception or panic leaves this
+ * Errors: a call that fails writes the reason into `error`, in words for the operator. They hold no
+ * byte of a key. A call that succeeds leaves `error` alone. No exception or panic leaves this
  * library.
  *
  * Versions: this is 0.x, and the library's soname is libsealane_client.so.0: compile against the
@@ -36,13 +36,13 @@ extern "C" {
 typedef enum sealane_status {
   SEALANE_OK = 0,
   SEALANE_CLOSED = 1,           /* this end has been closed */
-  SEALANE_FULL = 2,             /* nothing was taken: fetch what waits first */
+  SEALANE_FULL = 2,             /* nothing was taken: fetch waiting bytes first */
   SEALANE_INTERNAL = 3,         /* a fault of this library, or of the machine */
   SEALANE_INVALID_ARGUMENT = 4, /* a null pointer, or a value that makes no sense */
   SEALANE_NOT_ESTABLISHED = 5,  /* the handshake is not complete */
   SEALANE_OPTIONS = 6,          /* one of the options is wrong */
-  SEALANE_REFUSED = 7,          /* the session is over; transmit what waits, it says why */
-  SEALANE_TRUNCATED = 8         /* the stream ended before the peer said so */
+  SEALANE_REFUSED = 7,          /* the session is over; transmit waiting bytes, as an alert */
+  SEALANE_TRUNCATED = 8         /* the stream ended without close_notify */
 } sealane_status;
 
 #define SEALANE_ERROR_TEXT_BYTES 512
@@ -58,9 +58,10 @@ typedef struct sealane_error {
 #define SEALANE_TLS13 13
 
 /*
- * What a client trusts, shows and speaks. Servers are always verified: an authority of `roots`
- * vouches for them, now, and for the name that the session asks for. Equal options are those with
- * the same set of authorities, the same certificate and key, and the same of the rest.
+ * Trust, identity, versions and protocols of a client. Servers are always verified: an authority of
+ * `roots` must have issued their certificate, for the session's server name, and it must be valid
+ * now. Equal options are those with the same set of authorities, the same certificate and key, and
+ * the same other values.
  */
 typedef struct sealane_options {
   size_t size;                    /* by SEALANE_OPTIONS_INIT */
@@ -116,36 +117,36 @@ sealane_status sealane_client_swap(const sealane_client *client, const sealane_o
 void sealane_client_free(sealane_client *client);
 
 /*
- * A session with the server `server_name`, a host's name or an IP address: what is asked of the
- * server, and what its certificate must be for. The first bytes wait to be transmitted. Null if it
+ * A session with the server `server_name`, a host's name or an IP address. The server is asked for
+ * this name, and its certificate must be for it. The first bytes wait to be transmitted. Null if it
  * fails.
  */
 sealane_session *sealane_session_new(const sealane_client *client, const char *server_name,
                                      sealane_error *error);
 
 /*
- * Ciphertext that the server sent. `taken` says how many bytes of it were taken, from the front;
- * come again with the rest. Look then at the state: plaintext may wait, and answers too, even if
- * this fails. SEALANE_FULL: read or transmit first. Once it has failed with another status than
- * that, the session is over.
+ * Takes ciphertext of the server and sets `taken` to the count of bytes taken, from the front. Call
+ * again with the rest. Look then at the state: plaintext may wait, and answers too, even if this
+ * fails. SEALANE_FULL: read or transmit first. Once it has failed with another status than that,
+ * the session is over.
  */
 sealane_status sealane_session_receive(sealane_session *session, const uint8_t *ciphertext,
                                        size_t len, size_t *taken, sealane_error *error);
 
-/* Moves plaintext of the server to `plaintext`; `len` says how many bytes, 0 if none waits. */
+/* Moves plaintext of the server to `plaintext` and sets `len` to its length, 0 if none waits. */
 sealane_status sealane_session_read(sealane_session *session, uint8_t *plaintext, size_t room,
                                     size_t *len, sealane_error *error);
 
 /*
- * Encrypts plaintext for the server. `taken` says how many bytes of it, from the front; transmit,
- * and come again with the rest. SEALANE_FULL: transmit first.
+ * Encrypts plaintext for the server and sets `taken` to the count of bytes taken, from the front.
+ * Transmit, and call again with the rest. SEALANE_FULL: transmit first.
  */
 sealane_status sealane_session_write(sealane_session *session, const uint8_t *plaintext,
                                      size_t len, size_t *taken, sealane_error *error);
 
 /*
- * Moves ciphertext that is to be sent to the server to `ciphertext`; `len` says how many bytes, 0
- * if none waits. Each byte is handed out once: send all of them.
+ * Moves ciphertext for the server to `ciphertext` and sets `len` to its length, 0 if none waits.
+ * Each byte is handed out once: send all of them.
  */
 sealane_status sealane_session_transmit(sealane_session *session, uint8_t *ciphertext,
                                         size_t room, size_t *len, sealane_error *error);
@@ -154,9 +155,9 @@ sealane_status sealane_session_transmit(sealane_session *session, uint8_t *ciphe
 #define SEALANE_ESTABLISHED 1u      /* the handshake is complete */
 #define SEALANE_PLAINTEXT_WAITS 2u  /* sealane_session_read has something */
 #define SEALANE_CIPHERTEXT_WAITS 4u /* sealane_session_transmit has something */
-#define SEALANE_PEER_CLOSED 8u      /* the server has sent close_notify: it said all it had to */
+#define SEALANE_PEER_CLOSED 8u      /* the server has sent close_notify: all its data is here */
 #define SEALANE_LOCAL_CLOSED 16u    /* sealane_session_close was called */
-#define SEALANE_FAILED 32u          /* over, for the reason that each call tells again */
+#define SEALANE_FAILED 32u          /* over; each call returns the reason again */
 uint32_t sealane_session_state(const sealane_session *session);
 
 /* The protocol that was agreed on, without a zero behind it; 0 bytes if none was. */
@@ -171,8 +172,8 @@ sealane_status sealane_session_alpn(sealane_session *session, uint8_t *protocol,
 sealane_status sealane_session_close(sealane_session *session, sealane_error *error);
 
 /*
- * The transport has ended: the socket was at its end, or had an error. SEALANE_OK if the server had
- * sent close_notify before; SEALANE_TRUNCATED if not: what arrived may have been cut by anybody.
+ * Notes that the transport has ended: the socket was at its end, or had an error. SEALANE_OK if the
+ * server had sent close_notify before. SEALANE_TRUNCATED if not: an attacker may have cut the data.
  */
 sealane_status sealane_session_ended(sealane_session *session, sealane_error *error);
 

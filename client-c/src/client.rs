@@ -24,7 +24,7 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// A client of its own, whose sessions begin under the context for `options`.
+    /// A new client. Its sessions begin under the context for `options`.
     pub(crate) fn client(&self, options: &ClientOptions) -> Result<Client, Failure> {
         let current = ArcSwap::new(self.context(options)?);
         Ok(Client { contexts: self.clone(), current })
@@ -53,7 +53,7 @@ impl Client {
         Ok(())
     }
 
-    /// A session with the server `name`, whose first bytes wait to be sent.
+    /// A session with the server `name`. Its first bytes wait to be sent.
     pub(crate) fn begin(&self, name: &str) -> Result<Session, Failure> {
         let name = ServerName::try_from(name.to_owned()).map_err(|_| {
             let text = format!("server_name: {name:?} is neither a host's name nor an address");
@@ -68,7 +68,7 @@ impl Client {
 struct Table {
     contexts: ClientContexts,
     replicated: HashMap<OptionsDigest, Weak<Replicated>>,
-    /// Entries at which those that nobody has any more are swept out.
+    /// Count of entries at which unused ones are removed.
     sweep_at: usize,
 }
 
@@ -89,7 +89,7 @@ impl Table {
     }
 }
 
-/// A context, and what threads made of it.
+/// A context, and its replicas for threads.
 struct Replicated {
     context: Arc<ClientContext>,
     /// Each made by the first thread that needs it. The next thread takes the next one, so that

@@ -1,4 +1,4 @@
-//! The functions of `sealane_client.h`, which says what each does; nothing unwinds out of them.
+//! The functions of `sealane_client.h`, which documents each of them. Nothing unwinds out of them.
 #![expect(unsafe_code, reason = "C hands over pointers, and asks for functions by their names")]
 
 use std::ffi::c_char;
@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::session::Session;
 use crate::waiting::Waiting;
 
-/// What a table of contexts has done so far: `sealane_counts`.
+/// Counts of a table of contexts: `sealane_counts`.
 #[repr(C)]
 pub struct Counts {
     /// Contexts built.
@@ -29,10 +29,10 @@ pub extern "C" fn sealane_contexts_new() -> *mut Contexts {
     boxed(ptr::null_mut(), || Ok(Contexts::default()))
 }
 
-/// Counts of what the table has done.
+/// Counts of a table of contexts.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_contexts_counts(
     contexts: *const Contexts,
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn sealane_contexts_counts(
 /// The end of the caller's hold on the table.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_contexts_free(contexts: *mut Contexts) {
     // SAFETY: the header: null, or one that was made and is freed once.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn sealane_contexts_free(contexts: *mut Contexts) {
 /// A client under the context for `options`, or null.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_client_new(
     contexts: *const Contexts,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn sealane_client_new(
     boxed(error, || {
         // SAFETY: the header: null, or one that was made and not freed.
         let contexts = unsafe { contexts.as_ref() }.ok_or_else(|| Failure::null("contexts"))?;
-        // SAFETY: the header says the same of options and what is in them.
+        // SAFETY: the header has the same rules for options and the pointers in them.
         contexts.client(&unsafe { Options::read(options)? })
     })
 }
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn sealane_client_new(
 /// Another context for the sessions that a client will begin.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_client_swap(
     client: *const Client,
@@ -95,15 +95,15 @@ pub unsafe extern "C" fn sealane_client_swap(
     status(error, || {
         // SAFETY: the header: null, or one that was made and not freed.
         let client = unsafe { client.as_ref() }.ok_or_else(|| Failure::null("client"))?;
-        // SAFETY: the header says the same of options and what is in them.
+        // SAFETY: the header has the same rules for options and the pointers in them.
         client.swap(&unsafe { Options::read(options)? })
     })
 }
 
-/// The end of a client, whose sessions go on.
+/// The end of a client. Its sessions go on.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_client_free(client: *mut Client) {
     // SAFETY: the header: null, or one that was made and is freed once.
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn sealane_client_free(client: *mut Client) {
 /// A session with the server `server_name`, or null.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_new(
     client: *const Client,
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn sealane_session_new(
 /// Ciphertext of the peer.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_receive(
     session: *mut Session,
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn sealane_session_receive(
 /// Plaintext of the peer.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_read(
     session: *mut Session,
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn sealane_session_read(
 /// Plaintext for the peer.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_write(
     session: *mut Session,
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn sealane_session_write(
 /// Ciphertext for the peer.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_transmit(
     session: *mut Session,
@@ -208,10 +208,10 @@ pub unsafe extern "C" fn sealane_session_transmit(
     }
 }
 
-/// The state of a session, as bits; none of a null pointer.
+/// The state of a session, as bits, or 0 for a null pointer.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_state(session: *const Session) -> u32 {
     // SAFETY: the header: null, or a session that no other thread uses now.
@@ -219,10 +219,10 @@ pub unsafe extern "C" fn sealane_session_state(session: *const Session) -> u32 {
     guarded(ptr::null_mut(), || Ok(session.map_or(0, Session::state))).unwrap_or(0)
 }
 
-/// The protocol that was agreed on; nothing if none was.
+/// The protocol that was agreed on, or nothing if there is none.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_alpn(
     session: *mut Session,
@@ -245,10 +245,10 @@ pub unsafe extern "C" fn sealane_session_alpn(
     }
 }
 
-/// The end of what this side has to say.
+/// The end of this side's data.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_close(session: *mut Session, error: *mut Error) -> Status {
     // SAFETY: the header: null, or a session that no other thread uses now.
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn sealane_session_close(session: *mut Session, error: *mu
 /// The end of the transport, as its reader saw it.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_ended(session: *mut Session, error: *mut Error) -> Status {
     // SAFETY: the header: null, or a session that no other thread uses now.
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn sealane_session_ended(session: *mut Session, error: *mu
 /// The end of a session.
 ///
 /// # Safety
-/// As the header says of pointers.
+/// See the header's rules for pointers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sealane_session_free(session: *mut Session) {
     // SAFETY: the header: null, or one that was made and is freed once.
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn sealane_session_free(session: *mut Session) {
 /// The `len` bytes at `start`, which is null only if there are none.
 ///
 /// # Safety
-/// `start` is null or points to `len` bytes that nobody writes for as long as they are used.
+/// `start` is null or points to `len` bytes that are not written for as long as they are used.
 pub(crate) unsafe fn bytes<'a>(
     argument: &str,
     start: *const u8,
@@ -291,15 +291,15 @@ pub(crate) unsafe fn bytes<'a>(
         let text = format!("{argument}: {len} bytes are more than memory has");
         return Err(Failure::new(Status::InvalidArgument, text));
     }
-    // SAFETY: not null, as long as the caller says, and no longer than a slice may be.
+    // SAFETY: not null, as long as the caller promises, and no longer than a slice may be.
     Ok(unsafe { slice::from_raw_parts(start, len) })
 }
 
 /// The text at `start`, at most `bytes_max` long.
 ///
 /// # Safety
-/// `start` is null or points to bytes of which one is zero, or to more than `bytes_max`; nobody
-/// writes them for as long as they are used.
+/// `start` is null, or points to bytes of which one is zero, or to more than `bytes_max`. They are
+/// not written for as long as they are used.
 pub(crate) unsafe fn text<'a>(
     argument: &str,
     start: *const c_char,
@@ -314,13 +314,13 @@ pub(crate) unsafe fn text<'a>(
         let text = format!("{argument}: longer than {bytes_max} bytes");
         return Err(Failure::new(Status::InvalidArgument, text));
     };
-    // SAFETY: so many bytes before the zero were just read.
+    // SAFETY: these `len` bytes before the zero were just read.
     let bytes = unsafe { slice::from_raw_parts(start.cast(), len) };
     str::from_utf8(bytes)
         .map_err(|_| Failure::new(Status::InvalidArgument, format!("{argument}: not UTF-8")))
 }
 
-/// Lets `body` take of the `len` bytes at `start`, and says in `taken` how many that were.
+/// Lets `body` take of the `len` bytes at `start`, and sets `taken` to their count.
 unsafe fn take(
     argument: &str,
     start: *const u8,
@@ -333,14 +333,14 @@ unsafe fn take(
     }
     // SAFETY: not null, so there is room for a number.
     unsafe { taken.write(0) };
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let count = body(unsafe { bytes(argument, start, len)? })?;
     // SAFETY: as before.
     unsafe { taken.write(count) };
     Ok(())
 }
 
-/// Moves what waits to the `room` bytes at `start`, and says in `len` how many that were.
+/// Moves waiting bytes to the `room` bytes at `start`, and sets `len` to their count.
 unsafe fn give(
     argument: &str,
     waiting: &mut Waiting,
@@ -377,7 +377,7 @@ unsafe fn on_session(
     error: *mut Error,
     body: impl FnOnce(&mut Session) -> Result<(), Failure>,
 ) -> Status {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller promises.
     let Some(session) = (unsafe { session.as_mut() }) else {
         return status(error, || Err(Failure::null("session")));
     };
@@ -388,13 +388,13 @@ unsafe fn on_session(
     ended
 }
 
-/// Hands what `body` makes to C, which owns it until it frees it; null if it fails.
+/// Hands the value of `body` to C, which owns it until it frees it. Null if `body` fails.
 fn boxed<T>(error: *mut Error, body: impl FnOnce() -> Result<T, Failure>) -> *mut T {
     let made = guarded(error, || body().map(|made| Box::into_raw(Box::new(made))));
     made.unwrap_or(ptr::null_mut())
 }
 
-/// Drops what C owned.
+/// Drops a value that C owned.
 ///
 /// # Safety
 /// `owned` is null, or came from [`boxed`] and is not used any more.
@@ -413,21 +413,22 @@ fn status(error: *mut Error, body: impl FnOnce() -> Result<(), Failure>) -> Stat
     guarded(error, body).err().unwrap_or(Status::Ok)
 }
 
-/// Calls `body`, and stops a panic here: C has nowhere to put one.
+/// Calls `body`, and stops a panic here, because C cannot handle one.
 fn guarded<T>(error: *mut Error, body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Status> {
-    // Who was left halfway is over: a session is broken off, and the table's lock is poisoned.
+    // A value that was left halfway is not used again: a session is over, a table's lock is
+    // poisoned.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(failure)) => failure,
         Err(payload) => {
-            // Whatever it is: dropping it could panic again.
+            // Dropping any payload could panic again.
             forget(payload);
             Failure::panicked()
         }
     };
     if !error.is_null() {
-        // SAFETY: the header: room for an error. What is there may be anything, so it is not looked
-        // at, and all of it is written.
+        // SAFETY: the header requires room for an error. The bytes there may be anything, so they
+        // are not looked at, and all of them are written.
         unsafe { error.write(failure.to_error()) };
     }
     Err(failure.status)

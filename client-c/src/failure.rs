@@ -1,19 +1,19 @@
-//! What went wrong, as C is told: a [`Status`], and words in an [`Error`] that the caller owns.
+//! Errors as C gets them: a [`Status`], and words in an [`Error`] that the caller owns.
 
 use std::ffi::c_char;
 
 use sealane_engine::client::ClientOptionsError;
 use sealane_engine::session::SessionError;
 
-/// How a call ended: `sealane_status`.
+/// The result of a call: `sealane_status`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The call did what it says.
+    /// The call succeeded.
     Ok = 0,
     /// This end has been closed: nothing can be written any more.
     Closed = 1,
-    /// Nothing was taken: what waits has to be fetched first.
+    /// Nothing was taken: waiting bytes have to be fetched first.
     Full = 2,
     /// A fault of this library's, or of the machine.
     Internal = 3,
@@ -23,22 +23,22 @@ pub enum Status {
     NotEstablished = 5,
     /// One of the options is wrong.
     Options = 6,
-    /// The peer, or what it sent, was refused, or it refused us: the session is over.
+    /// The peer, or a message of it, was refused, or it refused us: the session is over.
     Refused = 7,
-    /// The stream ended before the peer said so: what arrived may not be all.
+    /// The stream ended without close_notify: its data may be incomplete.
     Truncated = 8,
 }
 
 /// Room for words, which the caller owns: `sealane_error`.
 #[repr(C)]
 pub struct Error {
-    /// How the call ended.
+    /// The result of the call.
     pub status: Status,
-    /// Why, in UTF-8, ended by a zero.
+    /// The reason, in UTF-8, ended by a zero.
     pub text: [c_char; ERROR_TEXT_BYTES],
 }
 
-/// Why a call could not do what it says.
+/// The reason why a call failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) status: Status,
@@ -54,7 +54,7 @@ impl Failure {
         Self::new(Status::InvalidArgument, format!("{argument} is a null pointer"))
     }
 
-    /// Somebody panicked, and whoever runs the program has read about it on standard error.
+    /// The failure after a panic. Its message has been printed on standard error.
     pub(crate) fn panicked() -> Self {
         Self::new(Status::Internal, "a fault of the Sealane library: it panicked; report it")
     }
@@ -64,7 +64,7 @@ impl Failure {
         let end = self.text.floor_char_boundary(ERROR_TEXT_BYTES - 1);
         let bytes = &self.text.as_bytes()[..end];
         for (to, from) in error.text.iter_mut().zip(bytes) {
-            // A zero inside would hide what follows it.
+            // A zero inside would hide the text behind it.
             *to = if *from == 0 { b'?' } else { *from }.cast_signed() as c_char;
         }
         error

@@ -1,5 +1,5 @@
-//! The header says what Rust exports: names and types of functions, and the layout of what both
-//! sides read.
+//! A check that the header matches Rust's exports: names and types of functions, and the layout of
+//! shared structs.
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -95,7 +95,7 @@ fn numbers_and_layouts_of_the_header_are_those_of_rust() {
     }
 }
 
-/// What the header has in place of a Rust function's `name(arguments) -> type`.
+/// The header's form of a Rust function's `name(arguments) -> type`.
 fn prototype(rust: &str) -> String {
     let (signature, result) = rust.split_once(" -> ").unwrap_or((rust, "()"));
     let (name, arguments) = signature.split_once('(').unwrap();
@@ -155,5 +155,5 @@ fn words(text: &str) -> String {
 const EXPORTS: &str = include_str!("exports.rs");
 const HEADER: &str = include_str!("../include/sealane_client.h");
 const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
-/// How many functions there are: so that the test finds them.
+/// The count of functions, so that the test fails if it does not find them.
 const FUNCTIONS: usize = 16;

@@ -1,4 +1,5 @@
-//! TLS as a client for programs in C: `include/sealane_client.h`, whose functions are [`exports`].
+//! TLS as a client for programs in C: `include/sealane_client.h`, with the functions of
+//! [`exports`].
 //!
 //! ```text
 //! sealane_options --> Contexts: one context for equal options
@@ -7,8 +8,8 @@
 //!                     Client: the context that is current --> Session: bytes in, bytes out
 //!                        ^ swapped at any time                 one thread at a time
 //! ```
-//! [`exports`] turns what C hands over into references and slices, and [`options`] the struct that
-//! says what to trust; both are unsafe, and nothing else is.
+//! [`exports`] turns C's arguments into references and slices, and [`options`] does the same for
+//! the struct of options. Both are unsafe, and nothing else is.
 #![deny(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -1,4 +1,4 @@
-//! What a client trusts, shows and speaks, as C writes it down.
+//! Trust, identity, versions and protocols of a client, in C's layout.
 #![expect(unsafe_code, reason = "what C hands over is read behind its pointers")]
 
 use std::ffi::c_char;
@@ -31,7 +31,7 @@ pub struct Options {
     pub key_pem_len: usize,
     /// Protocols to offer, the best first.
     pub alpn: *const *const c_char,
-    /// How many there are.
+    /// The count of protocols.
     pub alpn_len: usize,
     /// Versions to offer: `SEALANE_TLS12_AND_TLS13` and its neighbours.
     pub versions: u32,
@@ -42,11 +42,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// What they mean.
+    /// Reads the options.
     ///
     /// # Safety
-    /// `options` is null, or points to as many bytes as the `size` in it says, of which each
-    /// pointer is null or points to what the header says.
+    /// `options` is null, or points to as many bytes as the `size` in it. Each pointer in it is
+    /// null or follows the header's rules.
     pub(crate) unsafe fn read(options: *const Self) -> Result<ClientOptions, Failure> {
         if options.is_null() {
             return Err(Failure::null("options"));
@@ -61,7 +61,7 @@ impl Options {
             );
             return Err(Failure::new(Status::InvalidArgument, text));
         }
-        // SAFETY: it is as long as this struct, as it says.
+        // SAFETY: it is as long as this struct, by its `size`.
         let written = unsafe { &*options };
         let versions = match written.versions {
             TLS12_AND_TLS13 => Versions::Tls12AndTls13,
@@ -83,7 +83,7 @@ impl Options {
     }
 
     unsafe fn roots(&self) -> Result<Roots, Failure> {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let pem = unsafe { bytes("roots_pem", self.roots_pem, self.roots_pem_len)? };
         let mut sources = Vec::new();
         if !self.roots_pem.is_null() {
@@ -97,7 +97,7 @@ impl Options {
 
     unsafe fn identity(&self) -> Result<Option<ClientIdentity>, Failure> {
         let pem = |field, start, len| {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             let pem = unsafe { bytes(field, start, len)? };
             match pem.len() {
                 len if len > ROOTS_BYTES_MAX => {
@@ -131,7 +131,7 @@ impl Options {
             return Err(Failure::new(Status::Options, text));
         }
         let protocol = |index| {
-            // SAFETY: there are `alpn_len` pointers, each to a text, as the caller says.
+            // SAFETY: there are `alpn_len` pointers, each to a text, as the caller promises.
             let text = unsafe { text("alpn", *self.alpn.add(index), ALPN_BYTES_MAX)? };
             Ok(text.as_bytes().to_vec())
         };

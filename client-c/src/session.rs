@@ -1,4 +1,4 @@
-//! One TLS connection over memory: what C feeds and fetches.
+//! One TLS connection over memory, for the functions by which C feeds and fetches.
 
 use std::cell::RefCell;
 
@@ -67,7 +67,7 @@ impl Session {
         self.remember(sealed)
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Writes close_notify for the peer.
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.check()?;
         if !self.tls.is_established() {
@@ -86,7 +86,7 @@ impl Session {
         self.remember(closed)
     }
 
-    /// The transport has ended: is what arrived all that the peer had to say?
+    /// Notes the end of the transport, and returns whether all the peer's data had arrived.
     pub(crate) fn ended(&mut self) -> Result<(), Failure> {
         self.check()?;
         if self.peer_closed {
@@ -103,7 +103,7 @@ impl Session {
         self.tls.alpn().unwrap_or_default()
     }
 
-    /// What holds now, as bits.
+    /// The present state, as bits.
     pub(crate) fn state(&self) -> u32 {
         let held = [
             (self.tls.is_established(), ESTABLISHED),
@@ -136,7 +136,7 @@ impl Session {
             lent.received.append(ciphertext);
             let fed = tls.feed(lent.received.filled_mut(), &mut lent.plain, &mut lent.wire);
             plain.append(lent.plain.filled());
-            // Also the alert that says why the session failed.
+            // Also the alert with the reason why the session failed.
             wire.append(lent.wire.filled());
             fed.map_err(Failure::from)
         });
@@ -195,15 +195,14 @@ pub(crate) const ESTABLISHED: u32 = 1;
 pub(crate) const PLAINTEXT_WAITS: u32 = 2;
 /// Ciphertext is to be transmitted.
 pub(crate) const CIPHERTEXT_WAITS: u32 = 4;
-/// The peer has said that nothing more comes.
+/// The peer has sent close_notify.
 pub(crate) const PEER_CLOSED: u32 = 8;
-/// This end has said so.
+/// This end has sent close_notify.
 pub(crate) const CLOSED: u32 = 16;
-/// The session is over, for a reason that each call tells again.
+/// The session is over. Each call returns the reason again.
 pub(crate) const FAILED: u32 = 32;
 
-/// Bytes that wait on one side, from which on nothing more is taken; what one call adds may be
-/// above it.
+/// Waiting bytes on one side, from which on nothing more is taken. One call may go beyond it.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 /// Plaintext that is encrypted in one call.
 const WRITE_BYTES: usize = 64 << 10;

@@ -22,7 +22,7 @@ pub(crate) fn read() -> Result<Roots, Failure> {
     Ok(Roots::from_pem(path, &text)?)
 }
 
-/// Where systems keep them: Debian and Alpine, Fedora, openSUSE, BSD.
+/// Places of the bundles on systems: Debian and Alpine, Fedora, openSUSE, BSD.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

@@ -4,7 +4,7 @@
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     bytes: Vec<u8>,
-    /// Where those begin that were not fetched.
+    /// The start of the bytes that were not fetched.
     start: usize,
 }
 

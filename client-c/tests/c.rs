@@ -17,7 +17,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use sealane_reserved_port::ReservedPort;
 use tempfile::TempDir;
 
-// Not used: that cargo builds the libraries for C is what it is here for.
+// Not used. It makes cargo build the libraries for C.
 use sealane_client as _;
 
 /// Redis, the files of its certificate, and a library that was installed.
@@ -51,7 +51,7 @@ impl World {
         Self { child, folder, reserved }
     }
 
-    /// Compiles `source` as docs/c-clients.md says, with what pkg-config says.
+    /// Compiles `source` by the command of docs/c-clients.md, with pkg-config's flags.
     fn compiled(&self, source: &str, linkage: &str) -> PathBuf {
         let program = self.folder.path().join("program");
         let command = format!(
@@ -66,7 +66,7 @@ impl World {
         program
     }
 
-    /// Runs the program behind `wrapper`, on so many threads with so many connections each.
+    /// Runs the program behind `wrapper`, with this number of threads and of connections for each.
     fn run(&self, wrapper: &[&str], program: &Path, size: [usize; 2]) -> Output {
         let program = program.to_str().unwrap();
         let words = [wrapper, &[program]].concat();
@@ -116,7 +116,7 @@ fn spawn(folder: &TempDir, port: u16) -> Child {
         .expect("redis-server starts; install the package redis-server")
 }
 
-/// What `client-c/install /usr/local` does, with what cargo has built for this test.
+/// The same work as `client-c/install /usr/local`, with cargo's output for this test.
 fn install(prefix: &Path) {
     let test = std::env::current_exe().unwrap();
     let status = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/install"))
@@ -201,8 +201,8 @@ fn the_shared_library_exports_what_the_header_declares_and_no_more() {
     assert!(listed(&["-d"], "readelf").contains("soname: [libsealane_client.so.0]"));
 }
 
-/// Errors and leaks of all kinds but what is still reachable at the end: Rust's and AWS-LC's own
-/// tables of a process.
+/// Errors and leaks of all kinds, except memory that is still reachable at the end: Rust's and
+/// AWS-LC's own tables of a process.
 const VALGRIND: [&str; 7] = [
     "valgrind",
     "--quiet",

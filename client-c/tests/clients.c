@@ -1,11 +1,11 @@
 /*
- * What clients in C rely on, against a real Redis; the functions that use the library are those of
- * the example. Ends with 1, and the line, at the first thing that is not so.
+ * Properties that clients in C rely on, tested against a real Redis. The functions that use the
+ * library are those of the example. Ends with 1, and the line, at the first property that fails.
  *
  *   clients PORT REDIS_PID THREADS CONNECTIONS FOLDER
  *
- * FOLDER has ca.pem, who vouches for Redis (localhost), and other.pem, who does not. Redis does not
- * survive it.
+ * FOLDER has ca.pem, the authority of Redis (localhost), and other.pem, which is not its authority.
+ * Redis does not survive it.
  */
 #define main main_of_example
 #include "../examples/redis_ping.c"
@@ -58,7 +58,7 @@ static void connect_to_redis(struct connection *c, const sealane_client *client)
   SAME(failed, 0);
 }
 
-/* Each connection comes with a client of its own, whose options are a copy of the bundle. */
+/* Each connection has a separate client, with a copy of the bundle in its options. */
 static void *store_and_fetch(void *number) {
   struct connection *all = calloc(connections, sizeof *all);
   uint8_t *copy = malloc(trusted.roots_pem_len);

@@ -1,5 +1,5 @@
 //! Indexes N generated P-256 certificates (default 10,000) with one common intermediate and prints
-//! what it took: `cargo run --release -p sealane-engine --example index_scale -- 10000`.
+//! the time and memory: `cargo run --release -p sealane-engine --example index_scale -- 10000`.
 
 use std::error::Error;
 use std::fs;
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
-    // One text, so that what the process grows by is the index and not the input.
+    // One text, so that the process grows by the index and not by the input.
     let mut texts = String::new();
     let mut ends = Vec::with_capacity(count);
     for number in 0..count {

@@ -75,7 +75,7 @@ fn compare() -> Result<()> {
     Ok(())
 }
 
-/// Does nothing but handshakes, so that what an observer counts is theirs.
+/// Does nothing but handshakes, so that an observer counts only them.
 fn repeat(subject: &str, case: &str, handshakes: u32) -> Result<()> {
     let subject = subjects()?.into_iter().find(|s| s.name == subject).ok_or("no such provider")?;
     let case = CASES.iter().find(|c| c.name == case).ok_or("no such case")?;
@@ -95,7 +95,7 @@ impl Subject {
     }
 }
 
-/// The libraries as they come, then with what Sealane adds.
+/// The libraries unchanged, then with Sealane's additions.
 fn subjects() -> Result<Vec<Subject>> {
     let lane_graviola = lane_provider(ProviderChoice::Graviola, &Group::ALL)?.crypto;
     let random_only = CryptoProvider {
@@ -272,7 +272,7 @@ fn connect(
     Ok((server, client))
 }
 
-/// Reads what the peer wrote and writes the answer in its place.
+/// Reads the peer's bytes and writes the answer in their place.
 fn take<S>(
     end: &mut impl std::ops::DerefMut<Target = rustls::ConnectionCommon<S>>,
     wire: &mut Vec<u8>,
@@ -350,7 +350,7 @@ fn records(crypto: &CryptoProvider, keys: &Keys) -> Result<Spent> {
     Ok(spent)
 }
 
-/// What `work` returns, and the CPU nanoseconds it took.
+/// Runs `work` and returns its result and the CPU nanoseconds that it took.
 fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let before = clock_gettime(ClockId::ThreadCPUTime);
     let done = work()?;

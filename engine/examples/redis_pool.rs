@@ -1,11 +1,11 @@
 //! Pings Redis over TLS through pools of connections, one on each thread, all with one context.
 //!
 //! `cargo run -p sealane-engine --example redis_pool -- localhost:6380 ca.pem 200` makes 200
-//! clients, each with options of its own read from `ca.pem`, as applications do. Each pings twice:
-//! on a connection that is opened for it, and on one that the pool has kept. It ends with an error
-//! if one answer is missing.
+//! clients. Each reads its own options from `ca.pem`, as applications do. Each pings twice: on a
+//! connection that is opened for it, and on one that the pool has kept. The program ends with an
+//! error if one answer is missing.
 //!
-//! The engine has no socket, no file and no clock; this program has them, and calls no other crate.
+//! The engine has no socket, no file and no clock. This program has them, and calls no other crate.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What was done, all of it verified.
+/// The work that was done, all of it verified.
 #[derive(Debug)]
 pub(crate) struct Done {
     /// Pings that Redis answered.
@@ -54,11 +54,12 @@ pub(crate) struct Done {
     pub(crate) contexts: ClientContextCounts,
 }
 
-/// Lets `clients` clients ping Redis at `address` (HOST:PORT), whose certificate must be for HOST
-/// and issued by one of the roots in `ca_file`.
+/// Lets `clients` clients ping Redis at `address` (HOST:PORT). Its certificate must be for HOST and
+/// issued by one of the roots in `ca_file`.
 pub(crate) fn ping_all(address: &str, ca_file: &str, clients: usize) -> Result<Done> {
     let (host, _) = address.rsplit_once(':').ok_or("the address is HOST:PORT")?;
-    // The one table of this process. Only who makes options asks it, so a lock does no harm.
+    // The one table of this process. It is asked only when options are made, so a lock does no
+    // harm.
     let contexts = Mutex::new(ClientContexts::new());
     let outcomes: Vec<Result<(usize, usize)>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -89,7 +90,7 @@ fn ping_on_one_thread(
     clients: usize,
     contexts: &Mutex<ClientContexts>,
 ) -> Result<(usize, usize)> {
-    // Each client comes with options of its own; equal ones lead to one context.
+    // Each client has separate options, and equal options lead to one context.
     let mut slots = Vec::with_capacity(clients);
     for _ in 0..clients {
         let roots = Roots::from_pem(ca_file, &fs::read(ca_file)?)?;
@@ -199,7 +200,7 @@ impl Connection {
         received.fill(count);
         let fed = self.session.feed(received.filled_mut(), plain, wire);
         received.clear();
-        // Also the alert that says why the session failed.
+        // Also the alert with the reason why the session failed.
         self.flush(wire)?;
         fed?;
         Ok(())

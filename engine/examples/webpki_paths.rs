@@ -1,5 +1,6 @@
-//! What rustls-webpki reads to find no path: the chains of `engine/reports/rustls-webpki.md`, each
-//! verified once, with the processor's time for it. Of ours it needs nothing.
+//! The work that rustls-webpki does to find no path: the chains of
+//! `engine/reports/rustls-webpki.md`, each verified once, with the processor's time for it. It uses
+//! no code of Sealane.
 //!
 //! `cargo run --release -p sealane-engine --example webpki_paths`, half a minute.
 #![forbid(unsafe_code)]

@@ -17,13 +17,13 @@ pub fn at_end_of(wire: &[u8]) -> Option<AlertDescription> {
     }
 }
 
-/// The name that RFC 8446 gives an alert, as written there; of others what they are.
+/// The name that RFC 8446 gives an alert, as written there. Other numbers are "unassigned".
 pub fn name(description: AlertDescription) -> &'static str {
     let number = u8::from(description);
     NAMES.iter().find(|(each, _)| *each == number).map_or("unassigned", |(_, name)| name)
 }
 
-/// From RFC 8446 section 6, and RFC 5246 section 7.2 for what is reserved there.
+/// From RFC 8446 section 6, and from RFC 5246 section 7.2 for reserved numbers.
 const NAMES: [(u8, &str); 34] = [
     (0, "close_notify"),
     (10, "unexpected_message"),

@@ -33,7 +33,7 @@ pub(crate) struct Anchors {
     constraints: Vec<NameConstraints>,
     /// Limits of each of the anchors.
     limits: Vec<AuthorityLimits>,
-    /// Issuers that are offered to every chain, and vouch for nobody by themselves.
+    /// Issuers that are offered to every chain. They are not trusted by themselves.
     known: Vec<KnownIssuer>,
     /// Names of each of the anchors.
     names: Vec<DistinguishedName>,
@@ -70,7 +70,7 @@ impl Anchors {
         Ok(())
     }
 
-    /// How many are trusted.
+    /// The count of trusted authorities.
     pub(crate) fn len(&self) -> usize {
         self.anchors.len()
     }
@@ -195,7 +195,7 @@ fn judge_limits(
     }
 }
 
-/// What a chain is judged for.
+/// The rules by which a chain is judged: purpose, time, algorithms and revocation lists.
 pub(crate) struct Asked<'a> {
     pub(crate) algorithms: &'a WebPkiSupportedAlgorithms,
     /// Whether lists still count after their next update was due.

@@ -1,9 +1,10 @@
-//! Certificates found by server name: indexed with their keys still encoded, decoded by the lane
-//! that first needs them.
+//! Certificates found by server name. They are indexed with encoded keys, and a lane decodes a key
+//! at its first use.
 //!
 //! [`IndexBuilder`] takes PEM texts and makes a [`CertificateIndex`] of [`Certificate`]s, which all
-//! lanes read and none writes. What changes while it is served comes from a [`CertificateStore`].
-//! Each lane keeps what it decoded in its own [`LaneKeys`]; its [`LaneResolver`] answers rustls.
+//! lanes read and none writes. Certificates that change while they are served come from a
+//! [`CertificateStore`]. Each lane keeps decoded keys in its own [`LaneKeys`], and its
+//! [`LaneResolver`] answers rustls.
 
 mod builder;
 mod chain;
@@ -67,7 +68,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// The source of the chain, as named by whoever added it.
+    /// The source of the chain, as named by the caller that added it.
     pub fn label(&self) -> &str {
         &self.label
     }
@@ -107,7 +108,7 @@ impl Certificate {
         (self.not_before_s..=self.not_after_s).contains(&now_s)
     }
 
-    /// Tells this chain and key from all others.
+    /// Identifies this chain and key.
     pub fn digest(&self) -> CertificateDigest {
         self.digest
     }
@@ -131,15 +132,14 @@ impl Certificate {
 
     /// Decodes the key and drops it, for a check before anything is served.
     ///
-    /// Beyond [`KEYS_TRIED_MAX`] keys an index compares public halves only; this also finds a
-    /// private half that does not belong to the public one, and a key that `provider` does not
-    /// take.
+    /// Beyond [`KEYS_TRIED_MAX`] keys an index compares public halves only. This check also finds a
+    /// private half that does not belong to the public one, and a key that `provider` rejects.
     pub fn verify(&self, provider: &CryptoProvider) -> Result<(), CertificateError> {
         self.decode(provider).map(drop)
     }
 
-    /// What makes the signatures of its handshakes under TLS 1.3, for a measurement; `None` if the
-    /// key cannot be used.
+    /// Returns the signer of its handshakes under TLS 1.3, for a measurement, or `None` if the key
+    /// cannot be used.
     pub fn signer(&self, provider: &CryptoProvider) -> Option<Box<dyn Signer>> {
         self.decode(provider).ok()?.key.choose_scheme(&TLS13_SCHEMES)
     }
@@ -209,7 +209,7 @@ impl KeyType {
         self.schemes().iter().any(|scheme| schemes.contains(scheme))
     }
 
-    /// What it usually signs with.
+    /// The schemes that this type usually signs with.
     pub(crate) fn schemes(self) -> &'static [SignatureScheme] {
         match self {
             Self::EcdsaP256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],

@@ -12,16 +12,16 @@
 //!                                                                 connection, has its own replica
 //! ```
 //!
-//! [`ClientOptions`] say whom to trust, with which certificate to answer, and what to speak. Equal
-//! options have equal digests, and [`ClientContexts`], of which a process has one, builds one
-//! [`ClientContext`] for them: roots are parsed there and nowhere else. A [`ContextSlot`] stands
-//! for one destination; any thread publishes the next context in it. Each lane connects through its
-//! own [`LaneClient`], whose replica has its own session store, decoded key and reference counts:
-//! a handshake writes no cache line that another lane writes. The name of the server belongs to the
-//! connection, never to the context.
+//! [`ClientOptions`] have the trusted roots, the client's certificate, and versions and protocols.
+//! Equal options have equal digests. A process has one [`ClientContexts`], which builds one
+//! [`ClientContext`] for equal options, so that roots are parsed only once. A [`ContextSlot`] holds
+//! the current context of one destination, and any thread publishes the next one in it. Each lane
+//! connects through its own [`LaneClient`], a replica with its own session store, decoded key and
+//! reference counts. So a handshake writes no cache line that another lane writes. The name of the
+//! server belongs to the connection, never to the context.
 //!
-//! A context lives as long as somebody holds it: a slot, a lane that has not looked at its slot
-//! since, or a connection. The table holds none.
+//! A context lives as long as it is in use: by a slot, by a lane that has not looked at its slot
+//! since, or by a connection. The table holds none.
 //!
 //! ```
 //! use sealane_engine::client::{ClientContexts, ClientOptions, ContextSlot, LaneClient, Roots};

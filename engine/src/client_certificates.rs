@@ -1,11 +1,10 @@
-//! Certificates that clients show to a listener: whom it believes, and what a chain is worth.
+//! Certificates that clients show to a listener: trust, verification and standing.
 //!
 //! [`ClientRoots`] are the authorities of one policy
 //! ([`ClientCertificates`](crate::policy::ClientCertificates)) with their revocation lists, parsed
-//! once and read by all lanes. Each lane's context verifies with a verifier of its own, in the
-//! handshake where the policy requires a certificate, and at any later time by
-//! [`LaneContext::standing`](crate::context::LaneContext::standing), which answers with a
-//! [`ClientStanding`].
+//! once and read by all lanes. Each lane's context has its own verifier. Where the policy requires
+//! a certificate, it verifies in the handshake. At any later time,
+//! [`LaneContext::standing`](crate::context::LaneContext::standing) returns a [`ClientStanding`].
 //!
 //! ```text
 //!   Asked     any chain, or none -> the handshake goes on -> standing: Absent, Verified, ...
@@ -15,8 +14,8 @@
 //!
 //! In both modes the client proves in the handshake that it holds the key of the certificate it
 //! shows. A ticket never resumes under other roots or another mode: the policy's digest has both.
-//! Where a certificate is required, a ticket resumes only while its chain is verified by what the
-//! lane knows at that moment, its revocation lists included: see `client_certificates/proof.rs`.
+//! Where a certificate is required, a ticket resumes only while its chain is verified by the lane's
+//! present knowledge, its revocation lists included: see `client_certificates/proof.rs`.
 
 mod error;
 mod names;

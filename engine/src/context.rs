@@ -1,4 +1,4 @@
-//! One generation of TLS settings, and what each lane makes of it.
+//! One generation of TLS settings, and its replica on each lane.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroUsize;
@@ -35,14 +35,14 @@ use key_log::LaneKeyLog;
 /// The TLS settings of one listener: immutable, shared by all lanes, and read-only for them.
 #[derive(Debug)]
 pub struct Context {
-    /// Tells it from every other.
+    /// Identifies the context.
     pub id: ContextId,
-    /// What the listener accepts.
+    /// The policy of the listener.
     pub policy: Policy,
     /// Certificates from files.
     pub certificates: Arc<CertificateIndex>,
-    /// Whether the secrets of its sessions are kept for [`LaneContext::take_key_log`]. Whoever
-    /// reads them reads the sessions.
+    /// Whether the secrets of its sessions are kept for [`LaneContext::take_key_log`]. With them
+    /// the sessions can be decrypted.
     pub key_log: bool,
     /// Certificates from a store, which may change while they are served.
     pub store: Option<ListenerStore>,
@@ -52,12 +52,12 @@ pub struct Context {
     pub tickets: usize,
 }
 
-/// Tells a context from every other of this process, those that are gone included.
+/// Identifies a context in this process. No context gets the id of one that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContextId(pub u64);
 
 impl ContextId {
-    /// An id that no context had before: numbers from 1 on, never so many as 2^53.
+    /// An id that no context had before: numbers from 1 on, always below 2^53.
     pub fn fresh() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
@@ -71,7 +71,7 @@ pub const TICKETS_MAX: usize = 4;
 /// client that resumes with a ticket of another terminator.
 pub const EARLY_DATA_SKIPPED_MAX: u32 = 128 * 1024;
 
-/// What a lane owns across generations.
+/// The resources that a lane keeps across generations.
 #[derive(Debug)]
 pub struct LaneResources {
     /// Clients that it let in by a revocation list that had ended.
@@ -93,8 +93,8 @@ impl LaneResources {
         Self { by_ended_lists: Rc::default(), clock, keys, tickets }
     }
 
-    /// Sets the lane's clock and lets what goes by it follow: ticket keys rotate, and in a new
-    /// second random bytes come from a new seed. A lane does it in each of its turns.
+    /// Sets the lane's clock and updates the parts that depend on it. Ticket keys rotate, and in a
+    /// new second random bytes come from a new seed. A lane calls it in each of its turns.
     ///
     /// # Errors
     /// Clock and ticket root contradict each other: no tickets are issued or opened.
@@ -160,7 +160,7 @@ impl Configs {
     fn new(mut config: ServerConfig, policy: &Policy) -> Self {
         config.ignore_client_order = !policy.client_order;
         let mut client_order = config.clone();
-        // Who names suites means their order.
+        // An operator that lists suites means their order.
         client_order.ignore_client_order = !policy.client_order && !policy.suites.is_empty();
         Self { server_order: Arc::new(config), client_order: Arc::new(client_order) }
     }
@@ -229,12 +229,12 @@ impl LaneContext {
         Ok(policy_provider(self.context.provider, &self.context.policy)?.warm_up(tests)?)
     }
 
-    /// The configuration for a client, or why it is refused before a session exists.
+    /// The configuration for a client, or a refusal before a session exists.
     ///
     /// # Errors
     /// The hello breaks a rule that rustls does not know. Or the client asks for an unknown name,
-    /// or none, and nothing stands in for that; a store that cannot be read knows no name, and that
-    /// is counted.
+    /// or none, and there is no default certificate. A store that cannot be read knows no name, and
+    /// that is counted.
     pub fn admit(&self, hello: &Hello) -> Result<Arc<ServerConfig>, Refusal> {
         let has_tls13 = self.context.policy.versions != Versions::Tls12;
         if hello.is_fallback && has_tls13 && !hello.offers_tls13 {
@@ -282,9 +282,9 @@ impl LaneContext {
         })
     }
 
-    /// Whether the name in the hello that was admitted last, or refused, has a certificate of its
-    /// own. It is told once, of a context with [`ListenerStore::on_demand`], and if it could be
-    /// found out.
+    /// Whether the name in the hello that was admitted or refused last has its own certificate. It
+    /// is returned once, only for a context with [`ListenerStore::on_demand`], and only if it is
+    /// known.
     pub fn has_own(&self) -> Option<bool> {
         self.resolver.has_own()
     }
@@ -300,12 +300,12 @@ impl LaneContext {
         self.resolver.set_current(is_current);
     }
 
-    /// What this is a replica of.
+    /// The context that this is a replica of.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// What the certificates of a client are worth now, by the lane's clock. `session` is one that
+    /// The verdict on the certificates of a client now, by the lane's clock. `session` is one that
     /// this context admitted, and established.
     ///
     /// A session that was resumed has the certificates of the one that it continues. Under a policy
@@ -319,7 +319,8 @@ impl LaneContext {
         }
     }
 
-    /// Whether established connections end that a new revocation list says to be revoked.
+    /// Whether established connections are closed if a new revocation list has a certificate of
+    /// theirs.
     pub fn cuts_revoked(&self) -> bool {
         self.clients.as_ref().is_some_and(|verifier| verifier.roots().rules().cut_revoked)
     }
@@ -341,8 +342,8 @@ impl LaneContext {
     }
 
     /// The secrets of the sessions that were fed since the last call, as lines of the format that
-    /// NSS began and Wireshark reads; empty if the context keeps none. Of more than
-    /// [`KEY_LOG_BYTES_MAX`] bytes the oldest lines are gone.
+    /// NSS began and Wireshark reads. Empty if the context keeps none. Beyond [`KEY_LOG_BYTES_MAX`]
+    /// bytes the oldest lines are dropped.
     ///
     /// The caller zeroes them.
     pub fn take_key_log(&self) -> Vec<u8> {
@@ -350,7 +351,7 @@ impl LaneContext {
     }
 }
 
-/// Why a ClientHello is answered with an alert and nothing else.
+/// A reason to answer a ClientHello with an alert and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A fallback to a version below the best of the context: somebody may have forced it.
@@ -383,7 +384,7 @@ impl Refusal {
     }
 }
 
-/// Why a context cannot be used.
+/// An error because of which a context cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
     /// The provider cannot run on this machine, or the policy names no group.
@@ -475,11 +476,12 @@ fn without_tickets(
     let mut config = builder.with_cert_resolver(resolver);
     // Only tickets resume: a session store would be a lock, or would not reach across lanes.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // Without it a session of TLS 1.2 is not bound to the certificate that it began with, and
-    // whoever relays a handshake can make two sessions of one master secret (RFC 7627).
+    // Without it a session of TLS 1.2 is not bound to the certificate that it began with. Then a
+    // relay of a handshake can make two sessions with one master secret (RFC 7627).
     config.require_ems = true;
-    // Sessions under TLS 1.3 read and write their own records behind the handshake. Whoever in this
-    // process drives rustls with these settings might take a connection's keys too.
+    // Sessions under TLS 1.3 read and write their own records behind the handshake. The price: any
+    // code in this process that drives rustls with these settings can extract a connection's keys
+    // too.
     config.enable_secret_extraction = true;
     config.send_tls13_tickets = 0;
     // How much rustls skips. It accepts early data only of sessions in a store, and there is none.

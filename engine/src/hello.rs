@@ -1,10 +1,12 @@
 //! A first look at a ClientHello, before any TLS state is allocated for the connection.
 //!
-//! [`peek`] finds what decides about the session without copying, tells apart a client that speaks
-//! plain HTTP, and bounds what a stranger can make us keep; [`Gathering`] does the same for a hello
-//! that arrives in pieces, and looks at each byte once. rustls parses the same bytes again and is
-//! the judge of their validity: this parser has to be safe on every input, to agree with rustls on
-//! valid ones, and to say with the right alert what rustls would say with another, or not at all.
+//! [`peek`] finds the fields that a session is chosen by, without copying. It recognizes a client
+//! that sends plain HTTP, and bounds the memory that a stranger can occupy. [`Gathering`] does the
+//! same for a hello that arrives in pieces, and looks at each byte once.
+//!
+//! rustls parses the same bytes again and is the judge of their validity. So this parser has three
+//! duties: to be safe on every input, to agree with rustls on valid ones, and to send the right
+//! alert where rustls would send another one or none.
 
 mod gathering;
 mod ja4;
@@ -22,7 +24,7 @@ use crate::record::HANDSHAKE;
 use message::{is_whole, parse};
 use records::Records;
 
-/// What the first bytes of a connection are.
+/// The kind of the first bytes of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Peek {
     /// A whole ClientHello.
@@ -40,8 +42,8 @@ pub enum Peek {
 pub struct Hello {
     /// The offered application protocols, each behind its length in a byte; empty: none.
     pub alpn: Box<[u8]>,
-    /// Whether the client says that it offers less than it can, because more has failed before
-    /// (RFC 7507).
+    /// Whether the client marks its offer as less than it can, because a better one has failed
+    /// before (RFC 7507).
     pub is_fallback: bool,
     /// Whether the client does not offer to bind the master secret of TLS 1.2 to the handshake
     /// (RFC 7627).
@@ -49,7 +51,7 @@ pub struct Hello {
     /// Whether an extension is missing without which TLS 1.3 cannot be spoken (RFC 8446 section
     /// 9.2); it matters only where TLS 1.3 is.
     pub lacks_for_tls13: bool,
-    /// What it offers, in numbers.
+    /// The client's offer, in numbers.
     pub offered: Offered,
     /// Whether data follows that the client hopes to be read before the handshake is done.
     pub offers_early_data: bool,
@@ -57,8 +59,8 @@ pub struct Hello {
     pub offers_session: bool,
     /// Whether TLS 1.3 is among the offered versions.
     pub offers_tls13: bool,
-    /// Whether ChaCha20-Poly1305 is offered before every AES suite: the mark of a client without
-    /// AES instructions, whose order is worth following.
+    /// Whether ChaCha20-Poly1305 is offered before every AES suite. That is the mark of a client
+    /// without AES instructions: then it is worth following its order.
     pub prefers_chacha20: bool,
     /// The client's limit for bytes of plaintext in one record, if it is below the general limit
     /// (RFC 6066 section 4, RFC 8449).
@@ -71,7 +73,7 @@ pub struct Hello {
     pub server_name: Option<Box<str>>,
 }
 
-/// What a client offers, in numbers, for whoever asks why it was refused.
+/// A client's offer, in numbers, to explain a rejection in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offered {
     /// Cipher suites, those included that mean nothing.
@@ -118,7 +120,8 @@ impl Hello {
     }
 }
 
-/// Why first bytes can never become a ClientHello that is answered: always the client's fault.
+/// A reason why first bytes can never become a ClientHello that is answered. It is always the
+/// client's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A fallback to a version before TLS 1.2: somebody may have forced it.
@@ -127,13 +130,13 @@ pub enum Fault {
     IllegalLimit,
     /// The bytes are no TLS, and no plain HTTP either.
     NotTls,
-    /// No version since TLS 1.2, or SSL 3 beside one.
+    /// No version since TLS 1.2, or SSL 3 together with one.
     OldVersion,
     /// A record of more than the allowed bytes.
     RecordTooLong,
     /// A ClientHello of more than the allowed bytes.
     TooLong,
-    /// A ClientHello whose fields do not add up.
+    /// A ClientHello with fields that do not add up.
     Undecodable,
     /// TLS, but no ClientHello alone: another message or record, an empty one, or one with
     /// something behind it.
@@ -151,7 +154,7 @@ impl Fault {
             // RFC 6066 section 4, RFC 8449 section 4. A long message may well be decodable: the
             // alert for it is that of OpenSSL and BoringSSL.
             Self::IllegalLimit | Self::TooLong => AlertDescription::IllegalParameter,
-            // RFC 8446 section 5: whatever it is, it is a record of an unexpected type.
+            // RFC 8446 section 5: any of these is a record of an unexpected type.
             Self::NotTls | Self::Unexpected => AlertDescription::UnexpectedMessage,
             // RFC 8446 appendix D.5.
             Self::OldVersion => AlertDescription::ProtocolVersion,
@@ -163,8 +166,8 @@ impl Fault {
 
 /// Looks at the first bytes of a connection.
 ///
-/// `message_bytes_max` bounds the hello as a handshake message, without the headers of records.
-/// Whoever calls again as bytes arrive keeps them in a [`Gathering`] instead.
+/// `message_bytes_max` bounds the hello as a handshake message, without the headers of records. A
+/// caller that looks again as bytes arrive keeps them in a [`Gathering`] instead.
 pub fn peek(bytes: &[u8], message_bytes_max: usize) -> Peek {
     match peek_record(bytes, message_bytes_max) {
         Peek::NeedMore => Gathering::default().take(bytes, message_bytes_max).1,
@@ -192,7 +195,7 @@ pub fn peek_record(bytes: &[u8], message_bytes_max: usize) -> Peek {
     }
 }
 
-/// Tells apart what does not begin as a handshake record.
+/// Classifies bytes that do not begin as a handshake record.
 fn peek_other(bytes: &[u8]) -> Peek {
     for method in HTTP_METHODS {
         let common = bytes.len().min(method.len());

@@ -14,7 +14,7 @@
 //!   bytes of a server ------------------> session::ClientSession --> plaintext
 //! ```
 //!
-//! A [`context::Context`] is built whole, validated and published; each lane makes its own replica
+//! A [`context::Context`] is built whole, validated and published. Each lane makes its own replica
 //! of it, so that no handshake writes a cache line that another lane writes. Time is an argument
 //! everywhere: a lane sets its [`tickets::LaneClock`].
 #![forbid(unsafe_code)]

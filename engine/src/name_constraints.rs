@@ -2,10 +2,10 @@
 //!
 //! webpki refuses every chain below an authority that has them: it judges host names and addresses
 //! alone. Companies and states have such authorities for persons. So these constraints are taken
-//! out of the copy of a root that webpki gets, and judged here (RFC 5280 section 4.2.1.10) for each
-//! certificate below the authority. An intermediate is signed, and webpki reads it whole: it still
-//! refuses alternative names of these kinds below it. But webpki looks at alternative names alone,
-//! so the mail addresses of a subject are judged here for intermediates too.
+//! out of the copy of a root that webpki gets. They are judged here (RFC 5280 section 4.2.1.10) for
+//! each certificate below the authority. An intermediate is signed, and webpki reads it whole: it
+//! still refuses alternative names of these kinds below it. But webpki looks at alternative names
+//! alone, so the mail addresses of a subject are judged here for intermediates too.
 
 use std::collections::BTreeSet;
 
@@ -255,7 +255,7 @@ fn prepare(text: &str) -> Option<String> {
         if is_prohibited(letter) {
             return None;
         }
-        // Its upper case is that of `i`, from which RFC 4518 tells it apart.
+        // Its upper case is that of `i`, but RFC 4518 keeps the two apart.
         if letter == '\u{131}' {
             folded.push(letter);
             continue;
@@ -269,7 +269,8 @@ fn prepare(text: &str) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// Whether a character is for private use, none at all, or stands for one that cannot be shown.
+/// Whether a character is for private use, unassigned, or a replacement for one that cannot be
+/// shown.
 fn is_prohibited(letter: char) -> bool {
     let is_no_character = u32::from(letter) & 0xfffe == 0xfffe;
     is_no_character

@@ -1,9 +1,9 @@
 //! The certificates that a peer showed, bounded and in one line: [`PeerChain`].
 //!
 //! Path building asks of each certificate at each depth whether it issued the one below, and reads
-//! it again to know. Certificates that all fit each other multiply: 10 of one name among 1,400 that
-//! fit nowhere, 39 KB, held a lane for 10 seconds. Hence two steps in front of it, the same for
-//! clients' chains and for backends':
+//! it again to know. Certificates that all fit each other multiply. 10 of one name among 1,400 that
+//! do not fit, 39 KB in all, held a lane for 10 seconds. Hence two steps in front of it, the same
+//! for clients' chains and for backends':
 //!
 //! ```text
 //!   as sent --> PeerChain::parse    at most PEER_CERTIFICATES_MAX, PEER_CHAIN_BYTES_MAX; each is
@@ -13,11 +13,11 @@
 //!           --> path building       with that line only: nothing is left to choose
 //! ```
 //!
-//! Servers send roots that nobody asked for, certificates twice, and out of order. So the line is
-//! picked out of what was sent, in whatever order; what it does not need is left out, which can
+//! Servers send roots that are not needed, certificates twice, and out of order. So the line is
+//! picked out of the sent certificates, in any order. Leaving out those that it does not need can
 //! only make a chain fail, never pass. Where two certificates have the issuer's name (cross
-//! signatures), the choice is OpenSSL's: by key identifier, then by dates, then by order; and
-//! before order, one that a trusted authority issued.
+//! signatures), the choice is OpenSSL's: by key identifier, then by dates, then by order. Before
+//! order comes one that a trusted authority issued.
 
 use std::sync::Arc;
 
@@ -33,11 +33,11 @@ pub struct PeerChain<'a> {
 }
 
 impl<'a> PeerChain<'a> {
-    /// Reads what a peer showed: its own certificate, and what it sent behind it.
+    /// Reads a peer's certificates: its own, and those that it sent behind it.
     ///
     /// # Errors
     /// There are more than [`PEER_CERTIFICATES_MAX`] or [`PEER_CHAIN_BYTES_MAX`] allow, which is
-    /// told before any is read, or one of them is of no use.
+    /// checked before any is read, or one of them is of no use.
     pub fn parse(
         own: &'a CertificateDer<'_>,
         others: &'a [CertificateDer<'_>],
@@ -62,9 +62,9 @@ impl<'a> PeerChain<'a> {
         Ok(Self { others, own })
     }
 
-    /// The issuers of the peer's own certificate, the nearest first, out of what it sent and of
-    /// `known`, which comes first where both would do. `is_anchor` tells the names of trusted
-    /// authorities.
+    /// The issuers of the peer's own certificate, the nearest first, out of the sent ones and of
+    /// `known`. `known` comes first where both would do. `is_anchor` is true for the names of
+    /// trusted authorities.
     ///
     /// They are at most [`PEER_CERTIFICATES_MAX`] - 1, and no two have one subject.
     pub(crate) fn line<'s>(
@@ -102,7 +102,7 @@ impl<'a> PeerChain<'a> {
     }
 }
 
-/// An intermediate certificate that nobody has to send, because it is known here.
+/// An intermediate certificate that peers need not send, because it is known here.
 #[derive(Clone, Debug)]
 pub struct KnownIssuer {
     crl_points: Option<Box<[u8]>>,
@@ -161,10 +161,10 @@ impl KnownIssuer {
     }
 }
 
-/// Why a peer's certificates are refused before anything verifies them. The fault is the peer's.
+/// A reason to reject a peer's certificates before verification. The fault is the peer's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
-    /// The peer's own certificate cannot say what it is for.
+    /// The peer's own certificate is of a version without a field for its purpose.
     #[error(
         "its own certificate is not of X.509 version 3, so it cannot say what it is for; issue it \
          with extensions (openssl x509 -req -extfile FILE)"
@@ -196,14 +196,14 @@ pub enum ChainFault {
     Unreadable {
         /// Counted from 1, the peer's own certificate.
         position: usize,
-        /// What the parser stumbled over.
+        /// The parser's error.
         reason: &'static str,
     },
 }
 
 impl From<ChainFault> for Error {
-    /// rustls says `bad_certificate` for what cannot be read, and `certificate_unknown` for the
-    /// rest.
+    /// rustls sends `bad_certificate` for one that cannot be read, and `certificate_unknown` for
+    /// the rest.
     fn from(fault: ChainFault) -> Self {
         Self::InvalidCertificate(match fault {
             ChainFault::Unreadable { .. } => CertificateError::BadEncoding,
@@ -212,8 +212,9 @@ impl From<ChainFault> for Error {
     }
 }
 
-/// Certificates that a peer may show, its own included: what path building goes through at most.
-/// Public authorities' chains have 2 to 4; a root, a cross signature and a repetition fit too.
+/// The most certificates that a peer may show, its own included. They are also the most that path
+/// building goes through. Public authorities' chains have 2 to 4, and a root, a cross signature and
+/// a repetition fit too.
 pub const PEER_CERTIFICATES_MAX: usize = 7;
 /// Bytes of all certificates that a peer may show. Four of RSA 4096 have about 8,000, four of
 /// ML-DSA-87 about 30,000.

@@ -1,8 +1,8 @@
 //! PEM (RFC 7468): the one reader of certificates, private keys and revocation lists.
 //!
-//! Every PEM text that Sealane takes goes through [`sections`]. Each section of it is used, or
-//! skipped by a rule of this table, or the text is rejected with the number of a line. Nothing is
-//! dropped in silence, and no error quotes the text, which may hold a key.
+//! Every PEM text that Sealane takes goes through [`sections`]. Each section of it is used, skipped
+//! by a rule of this table, or rejected with the number of a line. Nothing is dropped in silence,
+//! and no error quotes the text, which may hold a key.
 //!
 //! | in the text | result |
 //! |---|---|
@@ -63,7 +63,7 @@ pub enum SectionKind {
     RevocationList,
 }
 
-/// Why a text is rejected.
+/// A reason to reject a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {damage}")]
 pub struct PemError {

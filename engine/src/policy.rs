@@ -1,5 +1,5 @@
-//! What a listener accepts: TLS versions, suites, groups, signature schemes, ALPN, certificates of
-//! clients, and what happens to unknown names.
+//! The policy of a listener: TLS versions, suites, groups, signature schemes, ALPN, certificates of
+//! clients, and unknown names.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub use suite::Suite;
 pub struct Policy {
     /// Application protocols in the server's order of preference; empty: ALPN is not spoken.
     pub alpn: Vec<Vec<u8>>,
-    /// What a client gets that offers protocols of which none is among these.
+    /// The answer to a client that offers protocols of which none is among these.
     pub alpn_mismatch: AlpnMismatch,
     /// Whether the client's order of suites decides instead of the server's.
     pub client_order: bool,
@@ -43,7 +43,7 @@ pub struct Policy {
     /// which a client that puts ChaCha20-Poly1305 first gets its own. In TLS 1.2 the certificate is
     /// chosen first, and the suite among those for its kind of key.
     pub suites: Vec<Suite>,
-    /// What a client gets that asks for a name no certificate covers, or for none at all.
+    /// The answer to a client that asks for a name without a certificate, or for none at all.
     pub unknown_names: UnknownNames,
     /// Accepted protocol versions.
     pub versions: Versions,
@@ -72,9 +72,9 @@ impl Policy {
 
     /// Binds tickets to this policy: a ticket issued under one digest never resumes under another.
     ///
-    /// Every field goes in, each behind its length, so that no two policies share an encoding.
-    /// Fields that came later go in behind their number, and only if they are not what they are by
-    /// default: a process of the version before has the same digests for what it knows.
+    /// Every field is part of it, each behind its length, so that no two policies share an
+    /// encoding. Newer fields are added behind their number, and only if they differ from their
+    /// default. So a process of an older version has the same digests for the fields that it knows.
     pub fn digest(&self) -> PolicyDigest {
         let mut hash = Sha256::new_with_prefix(b"sealane policy 1");
         hash.update([self.versions as u8, self.unknown_names as u8]);
@@ -126,9 +126,9 @@ impl Policy {
 }
 
 impl Default for Policy {
-    /// TLS 1.2 and 1.3, every suite and scheme, every group with the post-quantum hybrid first, no
-    /// ALPN, clients without certificates, and the default certificate for names that nothing
-    /// covers.
+    /// TLS 1.2 and 1.3, every suite and scheme, every group with the post-quantum hybrid first. No
+    /// ALPN, clients without certificates, and the default certificate for names that no
+    /// certificate covers.
     fn default() -> Self {
         Self {
             alpn: Vec::new(),
@@ -159,13 +159,13 @@ const OLDER_HTTP: [&[u8]; 2] = [b"http/1.0", b"http/0.9"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyDigest(pub [u8; 32]);
 
-/// What a client gets that offers application protocols of which the policy has none.
+/// The answer to a client that offers application protocols of which the policy has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlpnMismatch {
     /// The alert no_application_protocol (RFC 7301 section 3.2).
     #[default]
     Refuse,
-    /// A session without a protocol, as if it had offered none: what hitch and HAProxy do.
+    /// A session without a protocol, as if it had offered none, as hitch and HAProxy do.
     Without,
 }
 
@@ -178,10 +178,10 @@ pub enum ClientCertificates {
     /// They are not asked.
     #[default]
     NotAsked,
-    /// They are asked, and the handshake fails without a chain that the roots vouch for.
+    /// They are asked, and the handshake fails without a chain that the roots verify.
     ///
-    /// A session resumes only while that is so of the chain that it began with; what becomes of it
-    /// later [`LaneContext::standing`](crate::context::LaneContext::standing) tells.
+    /// A session resumes only while that is true of the chain that it began with. For a later
+    /// verdict see [`LaneContext::standing`](crate::context::LaneContext::standing).
     Required(Arc<ClientRoots>),
 }
 
@@ -236,7 +236,7 @@ impl Group {
     }
 }
 
-/// What happens to a client whose server name no certificate covers.
+/// The answer to a client that asks for a server name without a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownNames {
     /// The handshake ends with the alert `unrecognized_name`, or `missing_extension` if the client

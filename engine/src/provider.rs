@@ -1,9 +1,9 @@
 //! The cryptography behind TLS: which library a lane uses, and the lane's own random bytes.
 //!
-//! A handshake in steady state should write no cache line that another lane writes. AWS-LC breaks
-//! that rule with two process-wide locks in every random call, graviola keeps it, and signatures
-//! by RSA keys are worth the exception; the figures are in `engine/PROVIDERS.md`. No other module
-//! names a cryptographic library for TLS.
+//! A handshake in steady state should write no cache line that another lane writes. Graviola keeps
+//! that rule. AWS-LC breaks it with two process-wide locks in every random call, and is used only
+//! for signatures by RSA keys, which are worth the exception. The figures are in
+//! `engine/PROVIDERS.md`. No other module names a cryptographic library for TLS.
 
 use std::io;
 
@@ -30,10 +30,10 @@ pub use expanded::EXPANDED_BYTES_MAX;
 pub(crate) use last_word::with_last_word;
 pub(crate) use protection::{CONTENT_TYPE_LEN, TAG_LEN, Tls13Direction, tls13_header};
 
-/// What an operator may ask for.
+/// The library that an operator may ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProviderChoice {
-    /// Graviola where the processor has what it needs, AWS-LC elsewhere.
+    /// Graviola if the processor has the features that it needs, otherwise AWS-LC.
     #[default]
     Auto,
     /// AWS-LC on every processor.
@@ -46,7 +46,7 @@ pub enum ProviderChoice {
 pub struct Provider {
     /// The library, as written in logs and metrics.
     pub name: &'static str,
-    /// What rustls calls; its random bytes come from [`random`].
+    /// The interface for rustls. Its random bytes come from [`random`].
     pub crypto: CryptoProvider,
 }
 
@@ -57,7 +57,7 @@ pub struct SelfTests {
 }
 
 impl SelfTests {
-    /// How many key exchanges were made.
+    /// The count of key exchanges.
     pub fn exchanges(&self) -> usize {
         self.done.len()
     }
@@ -67,10 +67,10 @@ impl Provider {
     /// Pays for first uses before a client waits for them: call it on the lane's thread before the
     /// lane accepts.
     ///
-    /// Seeds the thread's random generator, makes AWS-LC gather its entropy (it signs RSA in every
-    /// choice; 30 ms for the first thread of a process) and does one key exchange in each group
-    /// that is not in `tests`. The two ends of each are compared, so that a broken library is found
-    /// here and not by a client.
+    /// Seeds the thread's random generator and makes AWS-LC gather its entropy, because AWS-LC
+    /// signs RSA in every choice. That takes 30 ms for the first thread of a process. Then it does
+    /// one key exchange in each group that is not in `tests`. The two ends of each are compared, so
+    /// that a broken library is found here and not by a client.
     pub fn warm_up(&self, tests: &mut SelfTests) -> Result<(), ProviderError> {
         random::fill(&mut [0; 1])?;
         aws_lc_rs::default_provider()
@@ -132,10 +132,10 @@ enum Library {
     Graviola,
 }
 
-/// Why a lane has no cryptography.
+/// A reason why a lane has no cryptography.
 #[derive(Debug, Error)]
 pub enum ProviderError {
-    /// AWS-LC has no random bytes of its own.
+    /// AWS-LC could not gather random bytes.
     #[error("AWS-LC gathered no random bytes; check that the kernel's random generator works")]
     AwsLcRandom,
     /// Graviola was asked for by name on a processor it cannot run on.
@@ -167,7 +167,7 @@ pub enum ProviderError {
     SelfTest {
         /// The group that failed.
         group: NamedGroup,
-        /// What happened.
+        /// The library's error.
         reason: String,
     },
     /// The lane's thread is ending and its generator is gone.

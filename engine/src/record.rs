@@ -14,7 +14,7 @@ pub(crate) const ALERT: u8 = 21;
 pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const APPLICATION_DATA: u8 = 23;
 
-/// Where the record at the front of `bytes` ends, once its header is there.
+/// The end of the record at the front of `bytes`, if its header has arrived.
 pub(crate) fn record_end(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|header| record_len(*header))
 }

@@ -1,8 +1,8 @@
 //! Revocation lists, and which of them count for a certificate: [`RevocationLists`].
 //!
-//! Folders keep last week's list next to this week's, and an authority may have several lists: one
-//! for each key that it has had, and one for each scope. webpki asks the first list that covers a
-//! certificate, and no other, so the lists are judged here, for each certificate of a path:
+//! Folders keep last week's list next to this week's. An authority may have several lists: one for
+//! each key that it has had, and one for each scope. webpki asks only the first list that covers a
+//! certificate. So the lists are judged here, for each certificate of a path:
 //!
 //! ```text
 //!   covers      it names the certificate's issuer, and its scope has the certificate
@@ -77,7 +77,7 @@ impl RevocationLists {
         self.shown(|list| self.is_superseded(list, now_s))
     }
 
-    /// The lists whose issuer is among the configured certificates, and that none of those signed.
+    /// The lists of issuers among the configured certificates that none of those signed.
     pub(crate) fn unsigned(&self) -> Vec<RevocationList> {
         self.shown(List::is_unsigned)
     }

@@ -1,10 +1,10 @@
 //! One TLS connection: ciphertext in, plaintext out, and back. Only here rustls is driven.
 //!
 //! [`ServerSession`] and [`ClientSession`] are the two ends of one [`TlsSession`], which wraps
-//! rustls' unbuffered connection. Behind a server's handshake under TLS 1.3 it has records of its
-//! own in place of that, unless the client has a certificate. It owns no large buffer: the caller
-//! lends one for each call. What it keeps between calls is an incomplete record and, for at most a
-//! few milliseconds, session tickets that wait for the first response (see [`Session::held_len`]).
+//! rustls' unbuffered connection. Behind a server's handshake under TLS 1.3 its own record layer
+//! replaces that, unless the client has a certificate. It owns no large buffer: the caller lends
+//! one for each call. Between calls it keeps an incomplete record. For at most a few milliseconds
+//! it also keeps session tickets that wait for the first response (see [`Session::held_len`]).
 
 mod client;
 mod crank;

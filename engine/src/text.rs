@@ -1,7 +1,7 @@
 //! Text of strangers: which characters of it may be shown, by [`steers`].
 
-/// Whether a character does something to the text around it, or to what shows that: a control
-/// character, one that ends a line, or one that turns the direction in which text runs.
+/// Whether a character changes the text around it or its display: a control character, one that
+/// ends a line, or one that turns the direction of text.
 pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -1,4 +1,4 @@
-//! An open file that stays with the thread whose table has it.
+//! An open file that stays with the thread of its table.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,14 +31,14 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// The same, free to go where it likes: for threads that share one table, and say so by this.
+    /// The same without that restriction, for threads that share one table.
     pub fn into_shared(self) -> OwnedFd {
         self.fd
     }
 }
 
 impl From<OwnedFd> for Descriptor {
-    /// Takes what this thread has just opened.
+    /// Takes a descriptor that this thread has just opened.
     fn from(fd: OwnedFd) -> Self {
         Self { fd, stays: PhantomData }
     }

@@ -16,7 +16,7 @@ use rustix::net::{
 use crate::descriptor::Descriptor;
 use crate::table::{FileTable, block_signals, close_unowned, make_own};
 
-/// Makes a door: the end of whoever gives, and that of the thread which takes, on its way there.
+/// Makes a door: the giver's end, and the end of the thread that takes, on its way there.
 ///
 /// # Errors
 /// The kernel has no descriptor or memory left.
@@ -66,7 +66,7 @@ impl Giver {
             let flags = SendFlags::NOSIGNAL;
             match sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut ancillary, flags) {
                 Ok(_) => return Ok(()),
-                // The door is full of what was not taken yet.
+                // The door is full of descriptors that were not taken yet.
                 Err(Errno::AGAIN) => await_until(&self.socket, PollFlags::OUT, deadline)?,
                 Err(Errno::INTR) => {}
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(GiveError::Gone),
@@ -75,7 +75,7 @@ impl Giver {
         }
     }
 
-    /// How many of the last part's descriptors were taken.
+    /// The count of the last part's descriptors that were taken.
     fn answer(&self) -> Result<u64, GiveError> {
         let deadline = Instant::now() + ANSWER_WAIT;
         loop {
@@ -97,7 +97,7 @@ impl Giver {
     }
 }
 
-/// Why descriptors were not taken.
+/// The reason why descriptors were not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum GiveError {
     /// The taker's thread has ended.
@@ -114,7 +114,7 @@ pub enum GiveError {
     System(io::Error),
 }
 
-/// How long a giver waits for a taker, which has other things to do: far more than a turn takes.
+/// The time that a giver waits for a taker, which has other work: far more than a turn takes.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// Descriptors that go at once; the kernel allows 253.
 pub const PART_DESCRIPTORS_MAX: usize = 32;
@@ -126,11 +126,12 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// Called by the taker's thread, before it opens anything: with [`FileTable::Own`] it gets a
-    /// table of its own, in which nothing is open but the standard streams and the door. Nothing
-    /// that the thread has been given may own or lend a descriptor: it would name another file. So
-    /// no handler of a signal runs on it from then on, for handlers write to descriptors of the
-    /// process.
+    /// Enters the taker's thread. Call it there, before the thread opens anything.
+    ///
+    /// With [`FileTable::Own`] the thread gets its own table, in which only the standard streams
+    /// and the door are open. Then no value that the thread was given may own or lend a descriptor:
+    /// it would name another file. So no handler of a signal runs on it from then on, because
+    /// handlers write to descriptors of the process.
     pub fn settle(self, wanted: FileTable) -> Settled {
         let shared = |socket, refusal| Settled {
             taker: Taker { socket: Descriptor::from(socket) },
@@ -159,15 +160,16 @@ impl Entrance {
 pub struct Settled {
     /// The new thread's end of the door.
     pub taker: Taker,
-    /// What it has left behind.
+    /// The end of the door in the table that it left.
     pub left: Left,
-    /// Whose table it has now.
+    /// The owner of its table now.
     pub table: FileTable,
-    /// Why it has none of its own, if it wanted one.
+    /// The reason why it has no own table, if it wanted one.
     pub refusal: Option<io::Error>,
 }
 
-/// What stays open in the table that a thread has left, until a thread that has that one closes it.
+/// A descriptor that stays open in the table that a thread has left, until a thread with that table
+/// closes it.
 #[derive(Debug)]
 #[must_use = "it stays open in the table that was left"]
 pub struct Left(Option<RawFd>);
@@ -197,7 +199,7 @@ pub struct Part {
 }
 
 impl Taker {
-    /// What has come, without waiting for it.
+    /// A part that has come, without waiting for it.
     ///
     /// # Errors
     /// The giver is gone, or the kernel refuses.
@@ -225,15 +227,15 @@ impl Taker {
         }
         let [parcel, part] = from_bytes(bytes);
         let answer = to_bytes([part, descriptors.len() as u64]);
-        // Whoever does not hear of it gives up in time.
+        // A giver without this answer gives up in time.
         let _ = send(&self.socket, &answer, SendFlags::NOSIGNAL);
         Ok(Some(Part { parcel, descriptors }))
     }
 
-    /// What has come, after waiting for it at most [`ANSWER_WAIT`].
+    /// A part that has come, after waiting for it at most [`ANSWER_WAIT`].
     ///
     /// # Errors
-    /// As [`Taker::take`]; or nothing has come.
+    /// As [`Taker::take`], or nothing has come.
     pub fn wait(&self) -> io::Result<Part> {
         let deadline = Instant::now() + ANSWER_WAIT;
         loop {

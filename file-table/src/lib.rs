@@ -1,18 +1,18 @@
 //! Tables of open files: one for a thread alone, and the door through which descriptors come into
 //! it.
 //!
-//! All threads of a process share one table unless somebody sees to it. Every accept(2), socket(2)
-//! and close(2) then takes its lock and writes its bitmap, and when it grows, whoever needs a
-//! number waits until every processor has passed through a quiet state.
+//! By default all threads of a process share one table. Every accept(2), socket(2) and close(2)
+//! then takes its lock and writes its bitmap. When the table grows, each thread that needs a number
+//! waits until every processor has passed through a quiet state.
 //!
 //! ```text
-//!  thread that starts another              thread with a table of its own
+//!  thread that starts another              thread with its own table
 //!    door() -> Giver, Entrance  ---------->  Entrance::settle -> Taker
 //!    Giver::give(descriptors)   =SCM_RIGHTS=>  Taker::take -> Descriptor
 //! ```
 //!
-//! A number means nothing in another table. So a [`Descriptor`] stays with its thread, as the
-//! compiler sees to, and only the door changes one number into another.
+//! A number means nothing in another table. So a [`Descriptor`] stays with its thread, which the
+//! compiler enforces, and only the door changes one number into another.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod descriptor;

@@ -1,4 +1,4 @@
-//! Descriptors that whoever started this process has passed to it, as service managers do.
+//! Descriptors that the parent has passed to this process, as service managers do.
 
 use std::env;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// Takes what was passed to this process as sd_listen_fds(3) has it, with the names. There is
-/// nothing if nothing was meant for it, and for whoever asks a second time.
+/// Takes the descriptors that were passed to this process by the rules of sd_listen_fds(3), with
+/// their names. Empty if none were meant for it, and at a second call.
 ///
-/// To be called before anything else is opened or started, so that a number is what was passed, and
-/// no other program inherits it.
+/// Call it before anything else is opened or started. Then each number is a passed one, and no
+/// other program inherits it.
 pub fn passed() -> Vec<(String, OwnedFd)> {
     if TAKEN.swap(true, Relaxed) || number("LISTEN_PID") != Some(process::id()) {
         return Vec::new();
@@ -30,12 +30,12 @@ fn number(variable: &str) -> Option<u32> {
 }
 
 fn take(number: RawFd) -> Option<OwnedFd> {
-    // SAFETY: it takes numbers alone, and says whether one is open.
+    // SAFETY: it takes numbers alone, and returns whether one is open.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return None;
     }
-    // SAFETY: it is open, and since before this process began. Whoever started it has told that it
-    // is meant for this process, where only `passed` takes it, and once.
+    // SAFETY: it is open, and since before this process began. The environment names this process
+    // as its owner, in which only `passed` takes it, and once.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     // It can only fail for a number that is not open.
     let _ = fcntl_setfd(&fd, FdFlags::CLOEXEC);

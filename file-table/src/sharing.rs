@@ -1,5 +1,5 @@
-//! Whether two threads share something in the kernel, asked by kcmp(2). It tells whoever may trace
-//! both threads, of any process.
+//! Whether two threads share something in the kernel, by kcmp(2). A caller must be allowed to trace
+//! both threads, which may be of any process.
 
 use std::io;
 

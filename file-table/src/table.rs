@@ -8,7 +8,7 @@ use rustix::event::epoll;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
-/// Whose table a thread has.
+/// The owner of a thread's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileTable {
     /// A table of the thread's own.
@@ -17,20 +17,20 @@ pub enum FileTable {
     Shared,
 }
 
-/// Whether this thread may have a table of its own. Old kernels (before Linux 5.9), and filters of
+/// Whether this thread may have its own table. Old kernels (before Linux 5.9), and filters of
 /// system calls that do not know close_range(2), refuse.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn can_be_own() -> io::Result<()> {
-    // In a thread that ends at once, so that nobody's table changes.
+    // In a thread that ends at once, so that no other table changes.
     let tried = std::thread::Builder::new().spawn(own_copy)?;
     tried.join().map_err(|_| io::Error::other("the thread that tried it panicked"))?
 }
 
-/// Gives this thread a table of its own, with a copy of all that is open. A number that came from
-/// before names the copy from now on, and one that comes now means nothing elsewhere: what a thread
-/// opens, it must close.
+/// Gives this thread its own table, with a copy of all that is open. An earlier number names the
+/// copy from now on, and a later one means nothing elsewhere: a thread must close the files that it
+/// opens.
 ///
 /// # Errors
 /// As [`can_be_own`].
@@ -38,13 +38,13 @@ pub fn own_copy() -> io::Result<()> {
     close_range(NONE, NONE, UNSHARE)
 }
 
-/// Gives this thread a table of its own, in which nothing is open but the standard streams, where
-/// panics are told, and `kept`, under the number that it has. Returns it as the new table's.
+/// Gives this thread its own table. Open in it are only the standard streams, for messages of
+/// panics, and `kept`, under the number that it has. Returns `kept` as the new table's.
 ///
-/// `kept` stays open in the table that this thread had, and nobody owns it there any more.
+/// `kept` stays open in the table that this thread had, without an owner there.
 ///
 /// # Errors
-/// The kernel refuses; nothing has changed then, and `kept` comes back.
+/// The kernel refuses. Then nothing has changed, and `kept` comes back.
 pub(crate) fn make_own(kept: OwnedFd) -> Result<(OwnedFd, RawFd), (io::Error, OwnedFd)> {
     let number = kept.as_raw_fd();
     // No number is negative, and the greatest is far from the end.
@@ -65,8 +65,8 @@ pub(crate) fn make_own(kept: OwnedFd) -> Result<(OwnedFd, RawFd), (io::Error, Ow
 /// itself, still do.
 pub(crate) fn block_signals() {
     let mut signals = MaybeUninit::uninit();
-    // SAFETY: sigfillset(3) makes the set whole, and only then it is read; what the others write is
-    // the set, and the mask of this thread.
+    // SAFETY: sigfillset(3) makes the set whole, and only then it is read. The others write the
+    // set, and the mask of this thread.
     unsafe {
         libc::sigfillset(signals.as_mut_ptr());
         for fault in FAULTS {
@@ -76,22 +76,24 @@ pub(crate) fn block_signals() {
     }
 }
 
-/// Closes `number`, which nobody owns in this thread's table.
+/// Closes `number`, which has no owner in this thread's table.
 pub(crate) fn close_unowned(number: RawFd) {
-    // SAFETY: by the contract of [`make_own`] it is open here and nobody owns it.
+    // SAFETY: by the contract of [`make_own`] it is open here and has no owner.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
 }
 
-/// What the kernel takes for each descriptor that a table has room for: a pointer, and three bits
+/// The kernel's memory for each descriptor that a table has room for: a pointer, and three bits
 /// that are not counted.
 pub const DESCRIPTOR_BYTES: u64 = 8;
 /// Descriptors that a table is grown for at most; they take 8 MiB.
 pub const TABLE_DESCRIPTORS_MAX: u64 = 1 << 20;
 
-/// Grows this thread's table for `wanted` descriptors, as far as it may have so many, and at most
-/// for [`TABLE_DESCRIPTORS_MAX`]. It never shrinks again. Of a table that nobody shares, the kernel
-/// waits for nothing; of one that threads share, for every processor at each doubling: some
-/// milliseconds in which whoever needs a descriptor stands still.
+/// Grows this thread's table for `wanted` descriptors, within the process's limit and
+/// [`TABLE_DESCRIPTORS_MAX`]. It never shrinks again.
+///
+/// For a table of one thread the kernel waits for nothing. For a shared one it waits for every
+/// processor at each doubling: some milliseconds, in which each thread that needs a descriptor is
+/// blocked.
 ///
 /// # Errors
 /// The kernel has no memory for the table, or no descriptor is left.
@@ -110,16 +112,16 @@ pub fn grow(wanted: u64) -> io::Result<()> {
 /// Closes the numbers from `first` to `last` in this thread's table, or in a copy of it that is
 /// then this thread's. By number rather than by libc's function, which not every libc has.
 fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
-    // SAFETY: it takes numbers alone. What it closes has no owner but in the table that the copy
-    // was made of, which goes on as it is: nobody but `make_own` calls this with numbers that are
-    // open, and always for a copy.
+    // SAFETY: it takes numbers alone. Descriptors that it closes have no owner except in the table
+    // that the copy was made of, which goes on as it is. Only `make_own` calls this with numbers
+    // that are open, and always for a copy.
     match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// What a thread does to itself.
+/// Signals that a thread causes itself.
 const FAULTS: [libc::c_int; 5] =
     [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGTRAP];
 /// The number behind the standard streams.

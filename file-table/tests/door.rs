@@ -1,4 +1,4 @@
-//! Threads with tables of their own, real files, and the door between them.
+//! Threads with their own tables, real files, and the door between them.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use sealane_file_table::{
     can_be_own, door, same_table,
 };
 
-/// A thread that has settled, and does what it is told to its end of the door.
+/// A thread that has settled, and runs the closures that it gets at its end of the door.
 struct Inside {
     giver: Giver,
     tell: Sender<Order>,
@@ -30,7 +30,7 @@ fn own_id() -> u32 {
     gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// What such a thread has.
+/// The state of such a thread.
 struct Room {
     taker: Taker,
     parts: Vec<Part>,
@@ -63,14 +63,14 @@ impl Inside {
         self.tell.send(Box::new(order)).unwrap();
     }
 
-    /// What it answers when it has done all before.
+    /// Runs `question` in the thread behind all earlier work, and returns its answer.
     fn ask<T: Send + 'static>(&self, question: impl FnOnce(&mut Room) -> T + Send + 'static) -> T {
         let (answer, is_answered) = channel();
         self.tell(move |room| answer.send(question(room)).unwrap());
         is_answered.recv().unwrap()
     }
 
-    /// Takes so many parts.
+    /// Takes this number of parts.
     fn take(&self, parts: usize) {
         self.tell(move |room| {
             for _ in 0..parts {
@@ -261,7 +261,7 @@ fn what_comes_is_closed_by_the_next_program() {
 fn a_full_table_is_told_and_loses_nothing_that_it_had() {
     let mut inside = Inside::own();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // The limit is the process's, so other tests have it too: full is what reaches it.
+    // The limit is the process's, so other tests have it too: a table is full when it reaches it.
     let full = inside.ask(|room| {
         let mut filled: Vec<Descriptor> = Vec::new();
         while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&room.taker, 3) {

@@ -1,7 +1,7 @@
-//! What a process finds that was passed to it: up to the first gap, once, and for itself alone.
+//! Descriptors that a process finds passed to it: up to the first gap, once, and for itself alone.
 //!
-//! Without the harness of tests, which opens files of its own: each case is this program again, as
-//! a shell starts it.
+//! Without the harness of tests, which opens its own files: each case is this program again, as a
+//! shell starts it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a case answers the program that started it")]
 
@@ -31,7 +31,7 @@ fn main() {
     assert_eq!(case(all, "1", "3", "a:b:c"), "", "it was meant for another");
 }
 
-/// What a process says that was started so.
+/// The output of a process that was started so.
 fn case(redirections: &str, pid: &str, count: &str, names: &str) -> String {
     let script = format!("exec {redirections}; LISTEN_PID={pid} exec \"$0\"");
     let mut command = Command::new("sh");

@@ -1,6 +1,6 @@
-//! Certificates that a backend shows, whatever they are, in a whole handshake of TLS 1.2 or 1.3.
+//! Any certificates of a backend, in a whole handshake of TLS 1.2 or 1.3.
 //!
-//! The first byte says which; then each certificate behind its length in two bytes.
+//! The first byte chooses the version. Then comes each certificate, behind its length in two bytes.
 #![no_main]
 
 #[path = "../chain.rs"]
@@ -32,7 +32,7 @@ thread_local! {
     }) };
 }
 
-/// Shows what the input holds.
+/// Shows the input's certificates.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 

@@ -1,7 +1,7 @@
-//! Certificates that a client shows, whatever they are, in a whole handshake: required or only
-//! asked for, in TLS 1.2 and 1.3.
+//! Any certificates of a client, in a whole handshake: required or only asked for, in TLS 1.2 and
+//! 1.3.
 //!
-//! The first byte says which; then each certificate behind its length in two bytes.
+//! The first byte chooses these. Then comes each certificate, behind its length in two bytes.
 #![no_main]
 
 #[path = "../chain.rs"]
@@ -72,7 +72,7 @@ fn world() -> World {
     World { contexts, roots }
 }
 
-/// Shows what the input holds.
+/// Shows the input's certificates.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 

@@ -8,7 +8,7 @@ use sealane_node::commands::{Commands, JOINED_BYTES_MAX};
 use sealane_node::message::{Command, HEADER_BYTES};
 
 fuzz_target!(|bytes: &[u8]| {
-    // The first byte says in what lumps the others come, in units of a header.
+    // The first byte is the size of the lumps of the others, in units of a header.
     let Some((&lump, bytes)) = bytes.split_first() else { return };
     let (mut producer, consumer) = region::ring(RING);
     let mut commands = Commands::new(consumer);

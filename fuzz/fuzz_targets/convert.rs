@@ -1,5 +1,5 @@
-//! Other programs' configurations: any text is refused with words, or becomes TOML; the first byte
-//! says whose it is taken for.
+//! Other programs' configurations: any text is refused with words, or becomes TOML. The first byte
+//! chooses the dialect.
 #![no_main]
 
 use std::path::Path;
@@ -19,7 +19,7 @@ fuzz_target!(|text: &str| {
     match convert_text(dialect, Path::new("fuzzed"), text) {
         Ok(converted) => {
             let config = Config::parse(Path::new("fuzzed.toml"), &converted.toml);
-            // A converted text that is not in order says so itself.
+            // A converted text with errors has remarks about them.
             assert!(config.is_ok() || converted.left_out > 0, "{}", converted.toml);
         }
         Err(mistake) => assert!(!mistake.to_string().is_empty()),

@@ -22,14 +22,14 @@ fuzz_target!(|bytes: &[u8]| {
         Peek::NeedMore => assert!(bytes.len() <= 6 * BYTES_MAX),
         Peek::PlainHttp | Peek::Refused(_) => {}
     }
-    // Arriving in pieces, it never takes back what it has said; only the reason of a refusal may
-    // become another.
+    // Arriving in pieces, it never takes back an answer. Only the reason of a refusal may become
+    // another.
     let half = peek(&bytes[..bytes.len() / 2], BYTES_MAX);
     let both_refused = is_refused(&half) && is_refused(&peeked);
     assert!(half == Peek::NeedMore || half == peeked || both_refused, "{half:?}, then {peeked:?}");
 });
 
-/// What comes of `bytes` one by one.
+/// The result of `bytes` one by one.
 fn gathered(bytes: &[u8]) -> Peek {
     let mut gathering = Gathering::default();
     for byte in bytes {

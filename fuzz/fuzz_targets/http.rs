@@ -1,4 +1,4 @@
-//! What the admin address is asked: no panic, an end to every head, and no page for a foreign name.
+//! Requests to the admin address: no panic, an end to every head, and no page for a foreign name.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The PROXY header of whoever connects: safe on all bytes, and of one mind however they arrive.
+//! The PROXY header of a client: safe on all bytes, and with the same result for any split of them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(None) => assert!(bytes.len() < FIXED_LEN + REST_BYTES_MAX),
         Err(malformed) => assert!(!malformed.to_string().is_empty()),
     }
-    // What was said of the front stands whatever follows.
+    // The result for the front does not depend on the bytes behind it.
     let half = decode(&bytes[..bytes.len() / 2]);
     assert!(half == Ok(None) || half == decoded, "{half:?}, then {decoded:?}");
 });

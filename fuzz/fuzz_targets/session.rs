@@ -1,6 +1,6 @@
-//! A server's session, fed whatever a client may send, before and after a handshake.
+//! A server's session, fed any bytes of a client, before and after a handshake.
 //!
-//! The first byte says which, and the second how the rest is cut.
+//! The first byte chooses which, and the second how the rest is cut.
 #![no_main]
 
 #[path = "../site.rs"]

@@ -1,4 +1,4 @@
-//! Session tickets: nothing that was not sealed here opens, and whatever was sealed does.
+//! Session tickets: a ticket opens if and only if it was sealed here.
 #![no_main]
 
 use std::cell::LazyCell;

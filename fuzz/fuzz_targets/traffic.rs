@@ -1,6 +1,6 @@
-//! What a client sends behind its handshake under TLS 1.3, to a session that reads its own records
-//! and to one whose records rustls reads: sealed as a client seals, of any type, content and
-//! padding, in any order, spoilt or as it should be.
+//! Records that a client sends behind its handshake under TLS 1.3, to two sessions: one reads its
+//! records itself, the other leaves them to rustls. They are sealed as by a client, of any type,
+//! content and padding, in any order, spoilt or sound.
 //!
 //! Both must hand out the same, answer the same, and end over the same. Ours may end sooner: at a
 //! header, or at the first byte of a message that no server takes.
@@ -78,8 +78,8 @@ struct Pair {
     secrets: KernelConnection<ClientConnectionData>,
     writing: (u64, Box<dyn MessageEncrypter>),
     reading: (u64, Box<dyn MessageDecrypter>),
-    /// What came of it: records of the server, whether it has seen the client's end, and whether it
-    /// has ended itself.
+    /// The results: records of the server, whether it has seen the client's end, and whether it has
+    /// ended itself.
     answers: Vec<(u8, Vec<u8>)>,
     has_seen_end: bool,
     has_ended: bool,
@@ -115,7 +115,7 @@ impl Pair {
         }
     }
 
-    /// A record whose `inner` ends with its type, and padding.
+    /// A record with an `inner` that ends with its type, and padding.
     fn record(&mut self, mut inner: Vec<u8>) -> Vec<u8> {
         let last = inner.pop().unwrap_or_default();
         let message = OutboundPlainMessage {
@@ -181,7 +181,7 @@ impl Pair {
     }
 }
 
-/// Lets the client read `wire`; returns what it writes.
+/// Lets the client read `wire` and returns its answer.
 fn turn(tls: &mut UnbufferedClientConnection, wire: &mut Buffer) -> Vec<u8> {
     let mut flight = Vec::new();
     loop {
@@ -207,7 +207,7 @@ fn turn(tls: &mut UnbufferedClientConnection, wire: &mut Buffer) -> Vec<u8> {
     }
 }
 
-/// What a key and its nonces are made of, for any suite.
+/// The key and its IV, for any suite.
 fn key_of(secrets: ConnectionTrafficSecrets) -> (AeadKey, Iv) {
     match secrets {
         ConnectionTrafficSecrets::Aes128Gcm { key, iv }
@@ -233,12 +233,12 @@ fn decrypter(
     aead.decrypter(key, iv)
 }
 
-/// What a client does next.
+/// The client's next step.
 struct Step<'i> {
     kind: u8,
     content: &'i [u8],
     padding: usize,
-    /// How its bytes are cut.
+    /// The size of the pieces of its bytes.
     piece: usize,
     spoils: bool,
     answers: bool,
@@ -317,7 +317,7 @@ fuzz_target!(|input: &[u8]| {
                 message.clear();
                 [&mut ours, &mut stock].into_iter().for_each(Pair::update_keys);
             }
-            // Behind its end nobody reads what a client sends.
+            // Bytes of a client behind its end are not read.
             if ours.has_seen_end || ours.plain.spare_len() < BUFFER_BYTES / 2 {
                 return;
             }
@@ -357,7 +357,7 @@ fn judge(step: &Step<'_>, message: &[u8], ours: &mut Pair, stock: &mut Pair) {
     };
     let is_short = step.content.len() + step.padding < RECORD_WIRE_MAX - 64;
     if told == MALFORMED && !(is_usual && is_short) {
-        // It reads all of a message that no server takes, and has a bound of its own.
+        // rustls reads all of a message that no server takes, and has its own bound.
         assert!(ours == UNEXPECTED || ours == OVERFLOW, "{ours:?}");
     } else {
         assert_eq!(ours, told);

@@ -16,7 +16,7 @@ pub struct KernelRandom {
     /// away when memory is short, and finds that out: then it makes a system call.
     state: Pages,
     state_bytes: usize,
-    /// What `call` lies in.
+    /// The library that contains `call`.
     _vdso: Library,
 }
 
@@ -77,7 +77,7 @@ impl KernelRandom {
     }
 }
 
-/// What the state must be like: `struct vgetrandom_opaque_params`.
+/// The kernel's requirements for the state: `struct vgetrandom_opaque_params`.
 #[derive(Default)]
 #[repr(C)]
 struct Parameters {
@@ -100,7 +100,7 @@ const VDSO: &str = "linux-vdso.so.1";
 const SYMBOL: &[u8] = b"__vdso_getrandom\0";
 #[cfg(target_arch = "aarch64")]
 const SYMBOL: &[u8] = b"__kernel_getrandom\0";
-/// The length of a state that stands for the question.
+/// The length of a state by which the kernel is asked for these requirements.
 const PARAMETERS_ARE_ASKED: usize = usize::MAX;
 const INTERRUPTED: isize = libc::EINTR as isize;
 
@@ -112,7 +112,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What `make` makes in a child of a fork; an error if it ends before.
+    /// Runs `make` in a child of a fork and returns its bytes, or an error if the child ends
+    /// before.
     pub(crate) fn in_a_child<const N: usize>(
         make: impl FnOnce() -> [u8; N],
     ) -> io::Result<[u8; N]> {
@@ -131,7 +132,7 @@ pub(crate) mod tests {
         drop(writer);
         let mut made = [0; N];
         let read = reader.read_exact(&mut made);
-        // SAFETY: the child is ours, and nobody else waits for it.
+        // SAFETY: the child is ours, and nothing else waits for it.
         unsafe { libc::waitpid(child, null_mut(), 0) };
         read.map(|()| made)
     }
@@ -192,7 +193,7 @@ pub(crate) mod tests {
         assert_ne!(drawn.unwrap(), [0; 8]);
     }
 
-    /// Bytes behind the first ones, in a process that may make no system call but for its end.
+    /// Bytes behind the first ones, in a process that may make no system call except its end.
     fn drawn_in_confinement(random: &mut KernelRandom) -> [u8; 8] {
         let mut bytes = [0; 8];
         random.fill(&mut bytes).unwrap();

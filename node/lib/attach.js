@@ -11,9 +11,9 @@ const { CALLS, OPTIONS, readOptions } = require('./options.js');
 const { CORE, begin, define } = require('./server.js');
 
 /**
- * Lets a server of node's listen through lanes: it is returned, and its `listen`, `close`, events
- * and all else work as before, with TLS. Whoever speaks TLS itself (https, tls, http2's secure
- * server) gets connections whose handshake is done.
+ * Lets a server of node's listen through lanes. It is returned, and its `listen`, `close`, events
+ * and all else work as before, with TLS. A server with its own TLS (https, tls, http2's secure
+ * server) gets connections after their handshake.
  *
  * @template {import('node:net').Server} S
  * @param {S} server that does not listen
@@ -41,7 +41,7 @@ function attach(server, options) {
   return server;
 }
 
-/** What would be lost in silence: lanes get their settings from the options of `attach` alone. */
+/** Throws for settings that would be lost in silence: lanes use the options of `attach` alone. */
 function refuseOwnSettings(server, { context, server: given }) {
   const lost = SETTINGS.filter((name) => server[name] && !(name in context) && !(name in given));
   const names = context.certificates ? lost.filter((name) => !CREDENTIALS.includes(name)) : lost;
@@ -58,7 +58,10 @@ function refuseOwnSettings(server, { context, server: given }) {
   }
 }
 
-/** What a server of net was made with. An http.Server lets connections be half open by itself. */
+/**
+ * The options that a server of net was made with. An http.Server lets connections be half open by
+ * itself.
+ */
 function ownOfNet(server) {
   const { blockList, highWaterMark, keepAlive, keepAliveInitialDelay, pauseOnConnect } = server;
   const found = {
@@ -73,7 +76,7 @@ function ownOfNet(server) {
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
 }
 
-/** What the server speaks, by the names of ALPN. */
+/** The protocols of the server, by the names of ALPN. */
 function protocolsOf(server) {
   if (server.ALPNProtocols) {
     return OPTIONS.ALPNProtocols.read(server.ALPNProtocols, 'server.ALPNProtocols');

@@ -1,8 +1,8 @@
 'use strict';
 
-// One connection on a lane, as JavaScript sees it: how far each side may send, what waits, and how
-// it ends. A channel has one shape and outlives no connection: what its lane says after the socket
-// is destroyed finds no channel, because the id's generation is another.
+// One connection on a lane, in JavaScript: how far each side may send, waiting data, and its end. A
+// channel has one shape and outlives no connection. A message of its lane after the socket is
+// destroyed finds no channel, because the id's generation is another.
 
 const { AsyncResource } = require('node:async_hooks');
 const { bytesMax, put } = require('./chunk.js');
@@ -25,7 +25,7 @@ const PART_BYTES_MIN = 16384;
 
 const HELD_BYTES_MIN = 16384;
 
-// What waits for room in the lane's ring.
+// Commands that wait for room in the lane's ring.
 const DUE_END = 1;
 const DUE_DESTROY = 2;
 const DUE_RESET = 4;
@@ -33,7 +33,7 @@ const DUE_CREDIT = 8;
 const DUE_NO_DELAY = 16;
 const DUE_KEEP_ALIVE = 32;
 
-/** The state of one connection whose bytes go through the rings. */
+/** The state of one connection with its bytes in the rings. */
 class Channel {
   /**
    * @param {import('./lane.js').Lane} lane
@@ -46,10 +46,10 @@ class Channel {
     this.slot = slot;
     this.generation = generation;
     this.opened = opened;
-    /** What `opened` means, once somebody asked. */
+    /** The values in `opened`, read at their first use. */
     this.identity = null;
     this.socket = null;
-    /** What its listeners run in, so that no context leaks from one connection into another. */
+    /** The scope of its listeners, so that no context leaks from one connection into another. */
     this.scope = new AsyncResource('SEALANESOCKET');
     /** The lane's pass in which its last event came. */
     this.pass = 0;
@@ -68,7 +68,7 @@ class Channel {
     this.pendingFrom = 0;
     this.pendingBytes = 0;
     this.done = null;
-    /** What `done` is called in: that of the write, which waited. */
+    /** The scope for `done`: that of the write that waited. */
     this.doneScope = null;
     this.ending = false;
     this.due = 0;
@@ -143,7 +143,7 @@ class Channel {
     done();
   }
 
-  /** The clean end of what is sent, behind all that was written. */
+  /** The clean end of sent data, behind all that was written. */
   end() {
     this.ending = true;
     if (!this.gone) this.#say(DUE_END);
@@ -164,7 +164,7 @@ class Channel {
     if (!this.gone) this.#say(this.resetting ? DUE_RESET : DUE_DESTROY);
   }
 
-  /** What has been destroyed says so. */
+  /** Emits 'close' of a socket that was destroyed. */
   tellClosed() {
     this.socket.emit('close', this.socket._hadError);
   }
@@ -200,10 +200,10 @@ class Channel {
       return;
     }
     const socket = this.socket;
-    // What is not consumed at once must not keep others' bytes in memory with it.
+    // A chunk that is not consumed at once must not keep others' bytes in memory with it.
     const chunk = ring.copy(socket.readableFlowing === true);
     ring.advance();
-    // A listener that reads makes it true, whatever push says, and is not asked again.
+    // A listener that reads makes it true, for any result of push, and is not asked again.
     this.wanted = false;
     try {
       if (socket.push(chunk)) this.wanted = true;
@@ -220,7 +220,7 @@ class Channel {
     this.#finishReading();
   }
 
-  /** CREDIT: so many bytes have left the lane. */
+  /** CREDIT: this many bytes have left the lane. */
   credited(bytes) {
     this.#giveWindowBack(bytes);
     this.#touch();
@@ -228,8 +228,8 @@ class Channel {
   }
 
   /**
-   * CLOSE: the lane has let go of the connection.
-   * @param {Error | null} error what the socket is destroyed with
+   * CLOSE: the lane has released the connection.
+   * @param {Error | null} error for the destruction of the socket
    */
   closed(error) {
     this.gone = true;
@@ -241,7 +241,7 @@ class Channel {
       socket.destroy(error);
       return;
     }
-    // What has come is still read, and then the socket ends by itself.
+    // Bytes that have come are still read, and then the socket ends by itself.
     if (socket.readableEnded) {
       socket.end();
     } else {
@@ -252,7 +252,7 @@ class Channel {
   }
 
   /**
-   * Goes on with what waited for room.
+   * Goes on with data and commands that waited for room.
    * @returns {boolean} false: there is still not enough
    */
   resume() {
@@ -309,7 +309,10 @@ class Channel {
     lane.wrote(again);
   }
 
-  /** What does not go at once waits as bytes; its callback is the limit of how much that can be. */
+  /**
+   * Keeps chunks that cannot go at once as bytes. The stream writes no more before the callback,
+   * which limits how much that can be.
+   */
   #queue(chunks, done) {
     const pending = [];
     let bytes = 0;
@@ -323,17 +326,17 @@ class Channel {
     this.pendingIndex = 0;
     this.pendingFrom = 0;
     this.pendingBytes = bytes;
-    // As in node, it is called in the context of whoever wrote. AsyncResource.bind says the same,
-    // and takes 4 to 18 us for it.
+    // As in node, it is called in the context of the writer. AsyncResource.bind does the same, and
+    // takes 4 to 18 us for it.
     this.done = done;
     this.doneScope = new AsyncResource('SEALANEWRITE');
-    // Whoever came first goes first.
+    // In the order of their coming.
     if (this.lane.stalledCount > 0) this.lane.stall(this);
     else this.#pump();
   }
 
   /**
-   * Hands over as much of what is pending as the window and the ring take.
+   * Hands over as much of the pending bytes as the window and the ring take.
    * @returns {boolean} false: it waits for room in the ring
    */
   #pump() {
@@ -352,7 +355,7 @@ class Channel {
     return true;
   }
 
-  /** Whether the ring has too little room for a part of what is pending. */
+  /** Whether the ring has too little room for a part of the pending bytes. */
   #waitsForRoom() {
     return !this.lane.commands.fits(Math.min(this.pendingBytes, PART_BYTES_MIN) + 16);
   }
@@ -398,7 +401,7 @@ class Channel {
     }
   }
 
-  /** Whether the end was said, and all that was written before it. */
+  /** Whether the end was sent, and all that was written before it. */
   #ended() {
     return this.ending && (this.due & DUE_END) === 0;
   }
@@ -413,8 +416,8 @@ class Channel {
         this.#emitEnd(0);
         break;
       case DUE_DESTROY:
-        // After the end, what was sent must still arrive; without one, nobody may take what
-        // arrived for all.
+        // After the end, all that was sent must still arrive. Without one, a client must not take a
+        // part for all.
         if (this.ending) this.#emitEnd(Flag.DESTROY);
         else ring.control(Command.DESTROY, slot, generation, 0, 0, 0);
         break;
@@ -423,7 +426,7 @@ class Channel {
         ring.control(Command.RESET, slot, generation, 0, 0, 0);
         break;
       case DUE_CREDIT:
-        // What has come since, while this waited for room, may be held: nobody has consumed it.
+        // Bytes that have come since, while this waited for room, may be held and not consumed.
         ring.control(Command.CREDIT, slot, generation, 4, this.owed - this.heldBytes, 0);
         this.owed = this.heldBytes;
         break;
@@ -481,12 +484,12 @@ class Channel {
     this.ended = true;
     if (this.heldBytes > 0) return;
     this.socket.push(null);
-    // A stream that nobody has read from yet, and is empty, ends all the same.
+    // A stream that was never read from, and is empty, ends all the same.
     this.socket.read(0);
   }
 }
 
-/** The flags that say the same on a message before it. */
+/** The flags with the same meaning, on a message before it. */
 const FLAGS_OF = new Uint8Array(64);
 FLAGS_OF[DUE_END] = Flag.END;
 FLAGS_OF[DUE_DESTROY] = Flag.DESTROY;

@@ -1,17 +1,17 @@
 'use strict';
 
-// What a program writes, put where a lane reads it: strings are encoded in place.
+// Writes of a program, put where a lane reads them: strings are encoded in place.
 
 const { copyBytes } = require('./ring.js');
 
 /** A longer string is measured first; a shorter one is taken for the longest it can become. */
 const GUESSED_CHARACTERS_MAX = 4096;
 
-/** What an UTF-16 unit becomes at most in UTF-8. */
+/** The most bytes of a UTF-16 unit in UTF-8. */
 const UTF8_BYTES_PER_UNIT = 3;
 
 /**
- * The most bytes that a chunk becomes; infinitely many where it has to be encoded to tell.
+ * The most bytes that a chunk becomes. Infinity if it has to be encoded to know.
  * @param {string | Uint8Array} chunk
  * @param {string} encoding
  * @returns {number}
@@ -25,7 +25,7 @@ function bytesMax(chunk, encoding) {
 }
 
 /**
- * Writes a chunk whose `bytesMax` there is room for.
+ * Writes a chunk, for the `bytesMax` of which there is room.
  * @param {Buffer} bytes
  * @param {number} at
  * @param {string | Uint8Array} chunk

@@ -1,7 +1,7 @@
 'use strict';
 
 // OpenSSL's language for lists of suites, over those that are offered here: names, classes of them,
-// and what is added, taken away and put last.
+// and words that add, take away and put last.
 
 const { constants } = require('node:crypto');
 const tls = require('node:tls');
@@ -20,12 +20,12 @@ const RUNTIME_LIST =
 
 /**
  * Reads `ciphers`. As in node, a list that names no suite of TLS 1.3 leaves those as they are, and
- * one that names no other means TLS 1.3 alone. As in OpenSSL, what there is not is passed over.
+ * one that names no other means TLS 1.3 alone. As in OpenSSL, unknown suites are ignored.
  *
  * @param {string} list
  * @param {string} option
- * @returns {{ suites: string[], only13: boolean, without13: boolean }} `without13`: those of TLS
- *   1.3 that it names are not offered
+ * @returns {{ suites: string[], only13: boolean, without13: boolean }} `without13`: it names suites
+ * of TLS 1.3, and none of them is offered
  */
 function readSuites(list, option) {
   // As in OpenSSL, a word ends where an order or an exclusion begins, with or without a colon.
@@ -143,14 +143,14 @@ function names(rows) {
 
 const OF_13 = SUITES.filter(([name]) => !name.includes('_WITH_'));
 const OF_12 = SUITES.filter(([name]) => name.includes('_WITH_'));
-/** Keys of 2,048 bits, suites of 128: what OpenSSL calls level 2. */
+/** Keys of 2,048 bits, suites of 128: OpenSSL's level 2. */
 const LEVEL_MAX = 2;
 const ANY = /^/;
 const AES = /AES/;
 const RSA = /ECDHE_RSA/;
 const ECDSA = /ECDHE_ECDSA/;
 
-/** OpenSSL's classes, by what a suite's name shows of it, without those that would be empty. */
+/** OpenSSL's classes, by a suite's name, without those that would be empty. */
 const CLASSES = Object.freeze({
   __proto__: null,
   AES,

@@ -15,9 +15,9 @@ function systemError(syscall, code) {
 }
 
 /**
- * What a socket is destroyed with when its lane has closed the connection.
+ * The error for a socket after its lane has closed the connection.
  * @param {string | undefined} label of the cause
- * @returns {Error | null} null: what has come is read to its end, and that is all
+ * @returns {Error | null} null: its bytes are read to the end, without an error
  */
 function closingError(label) {
   if (QUIET.has(label)) return null;

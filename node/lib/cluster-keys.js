@@ -57,7 +57,7 @@ const HOLDER = Object.freeze({
 
 /** One question for each process. */
 let asking;
-/** What it was answered with. */
+/** The keys in the answer. */
 let held;
 
 module.exports = { clusterTicketKeys };

@@ -9,7 +9,7 @@ const { invalidType, invalidValue } = require('./errors.js');
 const { native } = require('./native.js');
 const { CALLS, OPTIONS, defaultAuthorities, meaning, readOptions } = require('./options.js');
 
-/** Names of what servers do with contexts, and others need not see. */
+/** Names of the methods of contexts that only servers use. */
 const contextKeys = Object.freeze({
   again: Symbol('again'),
   forServer: Symbol('forServer'),
@@ -19,7 +19,10 @@ const contextKeys = Object.freeze({
 });
 const { again, forServer, hasFiles, material, reread } = contextKeys;
 
-/** What a server adds to each context that it uses, in node's terms: options of the server. */
+/**
+ * The settings that a server adds to each context that it uses, in node's terms: options of the
+ * server.
+ */
 const PLAIN_HTTPS = Object.freeze({
   alpn: ['http/1.1'],
   keyLog: false,
@@ -59,7 +62,7 @@ function secureContextOf(read) {
 /** Immutable. One is made by `createSecureContext`. */
 class SecureContext {
   #settings;
-  /** The addon's contexts by what the server adds. */
+  /** The addon's contexts by the server's settings. */
   #made = new Map();
 
   constructor(key, settings) {
@@ -79,7 +82,7 @@ class SecureContext {
     return this.#any().certificates();
   }
 
-  /** What is odd about the certificates, though they serve. */
+  /** Oddities of the certificates, which are served all the same. */
   get warnings() {
     return this.#any().warnings();
   }
@@ -100,7 +103,7 @@ class SecureContext {
   }
 
   /**
-   * Parses, and reads files, anew and off the thread.
+   * Parses, and reads files, again and off the thread.
    *
    * @param {typeof PLAIN_HTTPS} settings
    */
@@ -110,7 +113,8 @@ class SecureContext {
   }
 
   /**
-   * What node's own TLS needs to serve this name, or no name, as a server with these settings does.
+   * The options by which node's own TLS serves this name, or no name, as a server with these
+   * settings does.
    *
    * @param {typeof PLAIN_HTTPS} settings
    * @param {string} name
@@ -129,7 +133,8 @@ class SecureContext {
     const all = { ...own, ...settings };
     if (settings.requestCert) {
       all.ca = ca.length > 0 ? ca : defaultAuthorities();
-      // As in node: who names no authorities takes what clients choose to show, and judges it.
+      // As in node: without `ca` clients get no names of authorities, and any certificate is
+      // judged.
       all.caNamed = ca.length > 0;
     }
     return all;
@@ -196,7 +201,7 @@ function asServerName(servername) {
 
 const INTERNAL = Symbol('internal');
 const INSTEAD = 'make one with createSecureContext of this package';
-/** How many servers of different settings one context is kept ready for. */
+/** The count of servers with different settings that one context is kept ready for. */
 const MADE_MAX = 8;
 
 module.exports = {

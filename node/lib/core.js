@@ -1,6 +1,6 @@
 'use strict';
 
-// What stands behind every kind of server: its contexts, names and ticket keys, and the lanes that
+// The common part of every kind of server: its contexts, names and ticket keys, and the lanes that
 // serve them while it listens.
 
 const { hkdfSync, randomBytes } = require('node:crypto');
@@ -19,7 +19,7 @@ const { Listening } = require('./listening.js');
 const { CALLS, defaultLanes, readOptions, ticketKeys } = require('./options.js');
 const { warnOnce } = require('./warnings.js');
 
-/** The lanes of one server, and what they serve. */
+/** The lanes of one server, and the contexts that they serve. */
 class LaneServer {
   #server;
   #read;
@@ -35,16 +35,16 @@ class LaneServer {
   #listening = new Set();
   /** The addon's contexts by number, of connections that may ask for their certificate. */
   #served = new Map();
-  /** Counts what changes for sockets that node's own TLS serves. */
+  /** Counts changes that matter for sockets that node's own TLS serves. */
   #revision = 0;
   #publishing = false;
-  /** How many rules of the block list the lanes were told. */
+  /** The count of rules of the block list that the lanes have. */
   #rules = 0;
   #reloading = Promise.resolve();
 
   /**
-   * @param {import('node:net').Server} server whose events tell what happens
-   * @param {Record<string, Record<string, any>>} read what `readOptions` made of its options
+   * @param {import('node:net').Server} server that emits the events
+   * @param {Record<string, Record<string, any>>} read its options, from `readOptions`
    * @param {string[]} alpn the protocols of a server that names none
    */
   constructor(server, read, alpn) {
@@ -66,7 +66,7 @@ class LaneServer {
   }
 
   /**
-   * Binds and begins to start lanes; net.Server's `_handle` is set at once.
+   * Binds and begins to start lanes. net.Server's `_handle` is set at once.
    *
    * @param {object} where the options of `listen`
    * @param {boolean} sharesTickets whether the workers of a cluster serve this together
@@ -96,7 +96,7 @@ class LaneServer {
     );
   }
 
-  /** What the addon's server and the sockets are made with. */
+  /** The settings for the addon's server and the sockets. */
   settings() {
     const { lanes, net, server, tickets } = this.#read;
     return {
@@ -121,7 +121,7 @@ class LaneServer {
     };
   }
 
-  /** The contexts that lanes serve now, and whom they turn away. */
+  /** The contexts that lanes serve now, and the rules by which they reject clients. */
   generation() {
     return {
       blocked: this.#read.net.blockList?.rules ?? [],
@@ -130,7 +130,7 @@ class LaneServer {
     };
   }
 
-  /** The same, for lanes that are told of it at once. */
+  /** The same, for lanes that get it at once. */
   published() {
     const generation = this.generation();
     this.#rules = generation.blocked.length;
@@ -178,7 +178,7 @@ class LaneServer {
     return had;
   }
 
-  /** Reads certificate files anew, off the thread. On an error all stays as it was. */
+  /** Reads certificate files again, off the thread. On an error all stays as it was. */
   reload() {
     const run = () => this.#reload();
     const reloading = this.#reloading.then(run, run);
@@ -203,7 +203,7 @@ class LaneServer {
       await again[contextKeys.reread](settings);
       fresh.set(context, again);
     }
-    // What has been set or added meanwhile is newer than what this has read.
+    // A context that was set or added in the meantime is newer than these.
     this.#context = fresh.get(this.#context) ?? this.#context;
     for (const [name, context] of this.#named) {
       this.#named.set(name, fresh.get(context) ?? context);
@@ -240,7 +240,7 @@ class LaneServer {
   }
 
   /**
-   * Counts a connection whose handshake is done, unless it is one too many.
+   * Counts a connection after its handshake, unless it is one too many.
    *
    * @returns {boolean} whether it may stay
    */
@@ -264,13 +264,13 @@ class LaneServer {
     this.#server._emitCloseIfDrained();
   }
 
-  /** Tells of a connection that was admitted. */
+  /** Emits the events of a connection that was admitted. */
   connection(socket) {
     const server = this.#server;
     if (this.#read.net.pauseOnConnect) {
       socket.pause();
     }
-    // As in node: who does not listen for a client's reset is not ended by it.
+    // As in node: without a listener for errors, a client's reset does not end the process.
     socket.on('error', ignored);
     server.emit('connection', socket);
     if (!socket.destroyed) {
@@ -279,8 +279,8 @@ class LaneServer {
   }
 
   /**
-   * Tells of one whose handshake failed, as node tells of each that it accepts. Who has no TLS of
-   * its own would take what comes for one that may speak.
+   * Emits 'connection' for a failed handshake, as node does for each socket that it accepts. A
+   * server without its own TLS would take the socket for an admitted client.
    */
   failedConnection(socket) {
     if (this.#server instanceof tls.Server) {
@@ -305,7 +305,7 @@ class LaneServer {
     }
     const { blockList } = this.#read.net;
     const { remoteAddress, remoteFamily } = socket;
-    // Lanes turn away whom they were told of; a rule that is new since then is noticed here, once.
+    // Lanes reject by the rules that they have. A rule that is newer is noticed here, once.
     if (!remoteFamily || !blockList?.check(remoteAddress, remoteFamily.toLowerCase())) {
       return false;
     }
@@ -320,7 +320,7 @@ class LaneServer {
     this.#ask(name, (context) => context && this.#made(context), chosen);
   }
 
-  /** Asks SNICallback, and gives what `convert` makes of the answer. */
+  /** Asks SNICallback, and passes its answer, as `convert` returns it, to `done`. */
   #ask(name, convert, done) {
     const { SNICallback } = this.#read.server;
     askGuarded(SNICallback, this.#server, name, (error, context) => {
@@ -342,12 +342,12 @@ class LaneServer {
     });
   }
 
-  /** Changes with all that `forNode` tells. */
+  /** Changes whenever a result of `forNode` changes. */
   get revision() {
     return this.#revision;
   }
 
-  /** What node's own TLS needs to serve the same as the lanes. */
+  /** The options by which node's own TLS serves the same as the lanes. */
   forNode() {
     const { net, server, tickets } = this.#read;
     const chosen = (name) => this.#contextFor(name);
@@ -376,7 +376,7 @@ class LaneServer {
   /** The certificate, as DER, of a context that lanes serve or served not long ago. */
   certificate(id) {
     if (!this.#served.has(id)) {
-      // Newer ones have pushed it out, though it may still be served: those are remembered anew.
+      // Newer ones have pushed it out, though it may still be served: those are remembered again.
       this.generation();
     }
     return this.#served.get(id)?.certificates()[0]?.[0];
@@ -398,10 +398,10 @@ class LaneServer {
     this.#server.emit('error', error);
   }
 
-  /** The addon's context, with what the server adds. */
+  /** The addon's context, with the server's settings. */
   #made(secure) {
     const made = secure[contextKeys.forServer](this.#forContexts());
-    // The lanes tell the lower half of it.
+    // Messages of lanes have the lower half of it.
     const id = made.id % 2 ** 32;
     if (!this.#served.has(id)) {
       this.#served.set(id, made);
@@ -412,7 +412,7 @@ class LaneServer {
     return made;
   }
 
-  /** What the server adds to each of its contexts. */
+  /** The settings that the server adds to each of its contexts. */
   #forContexts() {
     const { ALPNProtocols, rejectUnauthorized, requestCert } = this.#read.server;
     return {
@@ -477,7 +477,7 @@ class LaneServer {
     if (event === 'keylog' && !this.#keyLog) {
       this.#keyLog = true;
       try {
-        // What cannot be read anew is told to whoever listens, and not to the event loop.
+        // A file that cannot be read again is an 'error' event, and no exception in the event loop.
         this.generation();
       } catch (error) {
         this.#keyLog = false;
@@ -496,7 +496,7 @@ function refuseEvent(event) {
 
 function ignored() {}
 
-/** Options that say nothing: a context that nobody can be served by. */
+/** Whether options set nothing: such a context can serve no client. */
 function isEmpty(context) {
   return context?.constructor === Object && Object.keys(context).length === 0;
 }
@@ -516,7 +516,10 @@ const REFUSED_EVENTS = Object.freeze({
   resumeSession: TICKETS_INSTEAD,
 });
 
-/** Contexts beside those in use that are remembered for connections which began under them. */
+/**
+ * The count of contexts, in addition to those in use, that are remembered for connections which
+ * began under them.
+ */
 const SERVED_MAX = 1024;
 const HANDSHAKE_TIMEOUT_MS = 120_000;
 const PENDING_MAX = 1024;

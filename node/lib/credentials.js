@@ -1,6 +1,6 @@
 'use strict';
 
-// Keys, certificates and what they are judged by, from the many forms that node takes to PEM.
+// Keys, certificates, authorities and lists, from the many forms that node takes to PEM.
 
 const { KeyObject, X509Certificate, createPrivateKey } = require('node:crypto');
 const { types } = require('node:util');
@@ -17,7 +17,7 @@ function readPem(value, option) {
   return readChecked(value, option, () => {});
 }
 
-/** The same; `check` gets what OpenSSL has put behind a certificate. */
+/** The same. `check` gets the attributes that OpenSSL has put behind a certificate. */
 function readChecked(value, option, check) {
   return list(value).map((one) => {
     const pem = bytes(one);
@@ -93,7 +93,7 @@ function trustsClients(settings) {
   return trusted;
 }
 
-/** Where the value at this place of DER begins, and where it ends; never before or beyond. */
+/** The start and end of the value at this place of DER, never before or beyond the bytes. */
 function contentOf(der, at) {
   const length = der[at + 1];
   return at + 2 + (length > 0x80 ? Math.min(length & 0x7f, 4) : 0);
@@ -111,7 +111,7 @@ function asNumber(high, low) {
 }
 
 /**
- * Authorities of clients: the same, without those that OpenSSL was told to trust for other uses.
+ * Authorities of clients: the same, without those that OpenSSL would trust only for other uses.
  *
  * @param {unknown} value
  * @param {string} option
@@ -131,8 +131,8 @@ function readAuthorities(value, option) {
  * Private keys as unencrypted PEM.
  *
  * @param {unknown} value a string, a Buffer, a KeyObject, or an array of these and, as in node only
- *   there, of `{ pem, passphrase }`
- * @param {unknown} passphrase of those that bring none of their own
+ * there, of `{ pem, passphrase }`
+ * @param {unknown} passphrase of keys without a separate one
  * @param {string} option
  * @returns {Buffer[]}
  */
@@ -164,7 +164,7 @@ function completeChains(certs, authorities) {
   const issuers = authorities.flatMap(parsed);
   return certs.map((pem) => {
     const chain = parsed(pem);
-    // Who wrote more than one certificate has written the chain as it shall be.
+    // More than one certificate is a chain that the program has written as it shall be.
     if (chain.length !== 1) {
       return pem;
     }
@@ -182,7 +182,7 @@ function completeChains(certs, authorities) {
   });
 }
 
-/** Certificates of a PEM text; none if one of them is broken, which the addon tells better. */
+/** Certificates of a PEM text. None if one of them is broken: the addon has the better error. */
 function parsed(pem) {
   try {
     return (pem.toString('latin1').match(CERTIFICATE) ?? []).map((one) => new X509Certificate(one));

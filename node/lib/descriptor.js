@@ -1,7 +1,7 @@
 'use strict';
 
-// A connection whose plaintext goes through a socketpair: for HTTP/2, which node drives best on a
-// descriptor. The socket is node's own; who is at the other end, it is told here.
+// A connection with its plaintext in a socketpair: for HTTP/2, which node drives best on a
+// descriptor. The socket is node's own. Only the peer's identity is added here.
 
 const { AsyncResource } = require('node:async_hooks');
 const net = require('node:net');
@@ -10,7 +10,7 @@ const { defineIdentity, kChannel } = require('./identity.js');
 const { inheritFromNode } = require('./inherited.js');
 const { Opened } = require('./open.js');
 
-/** The state of a connection on a descriptor. What it has no room to say, it does without. */
+/** The state of a connection on a descriptor. A command without room in the ring is dropped. */
 class DescriptorChannel {
   /**
    * @param {import('./lane.js').Lane} lane
@@ -43,7 +43,7 @@ class DescriptorChannel {
   credited() {}
 
   /**
-   * CLOSE: the descriptor tells an end, but not whether it was a reset.
+   * CLOSE: the descriptor shows an end, but not whether it was a reset.
    * @param {Error | null} error
    */
   closed(error) {
@@ -52,7 +52,9 @@ class DescriptorChannel {
     if (error !== null) this.socket.destroy(error);
   }
 
-  /** The socket is closed: nothing more is said, not even to who has the lane's memory next. */
+  /**
+   * The socket is closed: nothing more is sent, because the lane's memory may be another's next.
+   */
   left() {
     this.gone = true;
     this.lane.forget(this);
@@ -116,7 +118,7 @@ defineIdentity(DescriptorSocket.prototype);
 inheritFromNode(DescriptorSocket.prototype, net.Socket.prototype);
 
 /**
- * Node's socket for a connection whose OPEN came with a descriptor.
+ * Node's socket for a connection that came with a descriptor in its OPEN.
  * @param {DescriptorChannel} channel
  * @param {number} descriptor
  */

@@ -1,7 +1,7 @@
 'use strict';
 
 // Errors in the shapes that programs written for node's own modules look at: `code`, `syscall`,
-// `address`, `port`. Each says what is wrong, and what to do instead.
+// `address`, `port`. Each has the mistake and the remedy.
 
 const { inspect, getSystemErrorMap } = require('node:util');
 
@@ -11,7 +11,7 @@ class OptionError extends TypeError {
    * @param {string} code ERR_INVALID_ARG_VALUE, ERR_INVALID_ARG_TYPE or ERR_OUT_OF_RANGE
    * @param {string} option full name, such as `options.ciphers`
    * @param {string} reason a sentence without its full stop
-   * @param {string} [alternative] what to do instead, in the same form
+   * @param {string} [alternative] the remedy, in the same form
    * @param {string} [text] option and reason in one sentence
    */
   constructor(code, option, reason, alternative, text = `${option} ${reason}`) {
@@ -24,7 +24,7 @@ class OptionError extends TypeError {
   }
 }
 
-/** Several mistakes of one call, told at once. */
+/** Several mistakes of one call, in one error. */
 class OptionErrors extends TypeError {
   /** @param {OptionError[]} errors */
   constructor(errors) {
@@ -38,7 +38,7 @@ class OptionErrors extends TypeError {
 }
 
 /**
- * Throws what has been collected: nothing, one error as it is, or all of them as one.
+ * Throws the collected errors: nothing, one error as it is, or all of them as one.
  *
  * @param {OptionError[]} errors
  */
@@ -93,7 +93,7 @@ function outOfRange(option, range, value) {
 }
 
 /**
- * An error with a code, for what is no option.
+ * An error with a code, for faults other than options.
  *
  * @param {string} code
  * @param {string} message
@@ -104,7 +104,7 @@ function coded(code, message, fields) {
 }
 
 /**
- * The error of a `listen` that the system refused, as node tells it.
+ * The error of a `listen` that the system refused, in node's form.
  *
  * @param {Error & { code?: string, errno?: number, syscall?: string }} refused
  * @param {string | undefined} address host or path
@@ -114,7 +114,7 @@ function listenError(refused, address, port) {
   const errno = typeof refused.errno === 'number' ? -Math.abs(refused.errno) : undefined;
   const known = getSystemErrorMap().get(errno);
   if (known === undefined) {
-    // It is no error of the system, and says what it has to say.
+    // It is no error of the system, and has its own text.
     return refused;
   }
   const [code, text] = known;
@@ -131,10 +131,10 @@ function listenError(refused, address, port) {
 }
 
 /**
- * What 'tlsClientError' tells of a handshake that failed: node's code where it has one for it.
+ * The error of 'tlsClientError' for a handshake that failed, with node's code where it has one.
  *
  * @param {{ authorizationError?: string, label: string, message: string, remoteAddress?: string,
- *   remotePort?: number }} failed
+ * remotePort?: number }} failed
  */
 function handshakeError({ authorizationError, label, message, remoteAddress, remotePort }) {
   // A certificate that is not believed is not one that is missing: node ends that connection.
@@ -146,7 +146,7 @@ function handshakeError({ authorizationError, label, message, remoteAddress, rem
 }
 
 /**
- * The same for a client that resumed a session, and whose certificate is not believed any more.
+ * The same for a client that resumed a session with a certificate that is no longer trusted.
  *
  * @param {import('node:tls').TLSSocket} socket
  */
@@ -175,7 +175,7 @@ const HANDSHAKE_CODES = Object.freeze({
   unknown_name: 'ERR_SSL_UNRECOGNIZED_NAME',
 });
 
-/** What programs look for in messages, too. */
+/** Texts of messages that programs look for, too. */
 const NODES_TEXTS = Object.freeze({
   __proto__: null,
   client_gone: 'socket hang up',

@@ -1,12 +1,12 @@
 'use strict';
 
-// What 'tlsClientError' and 'clientError' get of a handshake that failed in a lane: a socket that
-// is destroyed, and tells only its peer.
+// The socket of 'tlsClientError' and 'clientError' for a handshake that failed in a lane. It is
+// destroyed, and has only the data of its peer.
 
 const { Duplex } = require('node:stream');
 const { inheritFromNode } = require('./inherited.js');
 
-/** Stands for what has never been a connection. */
+/** A socket for a client that never became a connection. */
 class FailedSocket extends Duplex {
   /**
    * @param {{ authorizationError?: string, remoteAddress?: string, remotePort?: number,

@@ -1,7 +1,7 @@
 'use strict';
 
-// Sockets that a program has opened itself, and hands to a server by `emit('connection', socket)`:
-// node's own TLS serves them, with what the server's lanes serve.
+// Sockets that a program has opened itself, and hands to a server by `emit('connection', socket)`.
+// Node's own TLS serves them, with the contexts of the server's lanes.
 
 const { constants, createHash, hkdfSync } = require('node:crypto');
 // As they are now: a program may put a server of ours in the place of node's.
@@ -13,14 +13,14 @@ const { kChannel } = require('./identity.js');
 const { GROUPS, SCHEMES, SUITES } = require('./offers.js');
 
 /**
- * Takes the place of what node's tls.Server does with a connection: those of lanes are done with
- * their handshake, others are given one by node.
+ * Replaces the listener of node's tls.Server for connections: those of lanes are done with their
+ * handshake, others are given one by node.
  *
  * @param {import('node:tls').Server} server
  * @param {import('./core').LaneServer} core
  */
 function takeForeign(server, core) {
-  // By itself, and not by its place: the program may have put a listener of its own before it.
+  // By itself, and not by its place: the program may have put another listener before it.
   const [beginHandshake] = createServer().listeners('connection');
   server.removeListener('connection', beginHandshake);
   const foreign = new Foreign(server, core);
@@ -35,7 +35,7 @@ function takeForeign(server, core) {
   });
 }
 
-/** A server of node's that never listens, and tells ours all that happens. */
+/** A server of node's that never listens, and passes all its events to ours. */
 class Foreign {
   #server;
   #core;
@@ -59,7 +59,7 @@ class Foreign {
     this.#inner.emit('connection', socket);
   }
 
-  /** Makes it anew once certificates, keys or listeners of the server are others. */
+  /** Makes it again once certificates, keys or listeners of the server are others. */
   #renew() {
     const { revision } = this.#core;
     if (this.#revision === revision) {
@@ -80,13 +80,13 @@ class Foreign {
   }
 }
 
-/** A server of node's tls with what the lanes have. */
+/** A server of node's tls with the same settings as the lanes. */
 function innerServer(given) {
   const { handshakeTimeout, pauseOnConnect, settings, sessionIdContext, sessionTimeout } = given;
   const { alpn, rejectUnauthorized, requestCert } = settings;
   const contexts = new WeakMap();
   const material = given.context('')[contextKeys.material](settings, '');
-  // A lane judges anew who resumes, and asks SNICallback. OpenSSL does neither.
+  // A lane judges again each client that resumes, and asks SNICallback. OpenSSL does neither.
   const tickets = material.tickets && !requestCert && given.ask === undefined;
   return withoutTraces({ ...material, tickets }, (options) =>
     createServer({
@@ -105,8 +105,9 @@ function innerServer(given) {
 }
 
 /**
- * Tickets of another form do not share the key of the lanes', and are good where clients are
- * treated alike and every name gets the same certificates.
+ * The key of tickets that node's TLS seals. They have another form than the lanes', so they do not
+ * share a key. They are good where clients are treated alike and every name gets the same
+ * certificates.
  */
 function ticketKeysOf({ contexts, settings, ticketKey }) {
   const { alpn, rejectUnauthorized, requestCert } = settings;
@@ -163,7 +164,10 @@ function nodeContext(contexts, secure, material) {
   return context;
 }
 
-/** What `make` makes of it. The private keys lie in JavaScript's memory no longer than that. */
+/**
+ * Calls `make` and returns its result. The private keys are in JavaScript's memory no longer than
+ * that.
+ */
 function withoutTraces(material, make) {
   const options = contextOptions(material);
   try {
@@ -175,7 +179,7 @@ function withoutTraces(material, make) {
   }
 }
 
-/** Those of tls.createSecureContext. What is not set is what lanes have, and not node's. */
+/** Options of tls.createSecureContext. The defaults are those of lanes, and not node's. */
 function contextOptions({ identities, suites, groups, schemes, ...settings }) {
   const { ca, caNamed, crl, honorCipherOrder, maxVersion, minVersion } = settings;
   const accepted = suites ?? SUITES.map(([name]) => name);
@@ -203,7 +207,9 @@ function wireOf(protocols) {
   return Buffer.concat(parts);
 }
 
-/** By OpenSSL's names; without what the OpenSSL of this node does not have, if others remain. */
+/**
+ * Curves by OpenSSL's names, without those that the OpenSSL of this node lacks, if others remain.
+ */
 function curvesOf(groups) {
   const known = groups.filter((name) => name !== HYBRID || HAS_HYBRID);
   return (known.length > 0 ? known : groups)

@@ -47,7 +47,7 @@ function askGuarded(SNICallback, server, name, done) {
  * A thrown value as an error: programs throw other values too.
  *
  * @param {unknown} thrown
- * @param {string} what happened
+ * @param {string} what describes the event
  */
 function errorOf(thrown, what) {
   if (types.isNativeError(thrown)) return thrown;

@@ -7,7 +7,7 @@ const { AsyncResource } = require('node:async_hooks');
 const { Command } = require('./message.js');
 const { failedOf } = require('./open.js');
 
-/** What a lane tells of its handshakes. */
+/** A lane's messages about its handshakes. */
 class Handshakes {
   #lane;
   #sink;
@@ -41,7 +41,7 @@ class Handshakes {
     const name = ring.text();
     ring.advance();
     const id = idOf(slot, generation);
-    // Null: what the listener has. A negative number refuses.
+    // Null: the listener's context. A negative number refuses.
     const answer = (context) => this.#answer(slot, generation, context ?? 0);
     const scope = new AsyncResource('SEALANEHANDSHAKE');
     scope.runInAsyncScope(this.#sink.hello, this.#sink, this.#lane, id, name, answer);
@@ -71,7 +71,7 @@ class Handshakes {
     if (written > 0) this.#answers.splice(0, written);
   }
 
-  /** The lane has ended: nobody waits for answers any more. */
+  /** The lane has ended, so no answers are awaited any more. */
   leave() {
     this.#left = true;
     this.#answers = [];
@@ -87,7 +87,7 @@ class Handshakes {
   }
 }
 
-/** What names one connection of a lane, to those who only compare it. */
+/** A name of one connection of a lane, for comparisons only. */
 function idOf(slot, generation) {
   return (BigInt(generation >>> 0) << 32n) | BigInt(slot >>> 0);
 }

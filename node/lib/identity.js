@@ -1,13 +1,13 @@
 'use strict';
 
-// Who is at the other end, and what was agreed on: what node's tls.TLSSocket tells of a connection,
-// the same for sockets on a ring and on a descriptor.
+// The peer and the agreed parameters of a connection: the properties of node's tls.TLSSocket, the
+// same for sockets on a ring and on a descriptor.
 
 const { X509Certificate } = require('node:crypto');
 const tls = require('node:tls');
 const { Opened } = require('./open.js');
 
-/** Where a socket has its channel. */
+/** The property of a socket that holds its channel. */
 const kChannel = Symbol('channel');
 
 function opened(socket) {
@@ -17,7 +17,7 @@ function opened(socket) {
 }
 
 const GETTERS = {
-  // Whoever believes a client by its certificate reads that certificate: it must be there.
+  // A program that trusts a client by its certificate reads that certificate: it must be there.
   authorized: (it, socket) => it.authorized && showsLeaf(socket),
   authorizationError: (it, socket) =>
     it.authorizationError ?? (it.authorized && !showsLeaf(socket) ? 'CERT_REJECTED' : null),
@@ -88,7 +88,7 @@ const METHODS = {
   disableRenegotiation() {},
 };
 
-/** What there is no way to offer: why, and what to do instead. */
+/** Methods that cannot be offered, each with its reason and the alternative. */
 const NOT_OFFERED = {
   connect: ['this socket is connected already', 'use tls.connect of node for clients'],
   enableTrace: [
@@ -124,7 +124,7 @@ function defineIdentity(prototype) {
   }
   const methods = { ...METHODS };
   for (const [name, [reason, alternative]] of Object.entries(NOT_OFFERED)) {
-    // What this release of node does not have, nobody may find here.
+    // A method that this release of node lacks must not exist here either.
     if (!(name in tls.TLSSocket.prototype)) continue;
     methods[name] = () => {
       const text = `TLSSocket.${name} is not offered: ${reason}; ${alternative}`;
@@ -141,8 +141,8 @@ function defineIdentity(prototype) {
 }
 
 /**
- * Whether the client's own certificate can be told. Clients come again, and reading takes longer
- * than all else that is done here for a connection: it is known of those that came last.
+ * Whether the client's own certificate can be read. Clients come again, and reading takes longer
+ * than all other work here for a connection, so the result is kept for the last ones.
  */
 function showsLeaf(socket) {
   const channel = socket[kChannel];
@@ -160,10 +160,10 @@ function showsLeaf(socket) {
 
 /** By the bytes of a client's certificate, the one unused for longest first. */
 const readableLeaves = new Map();
-/** Each of 32 KiB at most, which is what lanes take. */
+/** Each of 32 KiB at most, which is the limit of lanes. */
 const LEAVES_MAX = 128;
 
-/** The client's own certificate, read once; undefined if there is none that can be told. */
+/** The client's own certificate, read once. Undefined if there is none that can be read. */
 function leafOf(socket) {
   const channel = socket[kChannel];
   if (channel.leaf === undefined) {
@@ -173,7 +173,7 @@ function leafOf(socket) {
   return channel.leaf ?? undefined;
 }
 
-/** What the client sent behind it, up to the first that OpenSSL cannot read. */
+/** The certificates that the client sent behind it, up to the first that OpenSSL cannot read. */
 function issuersOf(socket) {
   const issuers = [];
   for (const der of opened(socket).chain.slice(1)) {
@@ -184,7 +184,9 @@ function issuersOf(socket) {
   return issuers;
 }
 
-/** A stranger chose these bytes, and OpenSSL throws at what it cannot read. */
+/**
+ * The parsed certificate. A stranger chose these bytes, and OpenSSL throws if it cannot read them.
+ */
 function readable(der) {
   if (der === undefined) return undefined;
   try {
@@ -196,7 +198,7 @@ function readable(der) {
   }
 }
 
-/** The same of a certificate whose fields OpenSSL cannot all tell. */
+/** The same of a certificate with fields that OpenSSL cannot all read. */
 function legacyOf(certificate) {
   try {
     return legacy(certificate);
@@ -205,17 +207,17 @@ function legacyOf(certificate) {
   }
 }
 
-/** Certificates as getPeerCertificate tells them, each linked to its issuer. */
+/** Certificates in the form of getPeerCertificate, each linked to its issuer. */
 function legacyChain(chain) {
   const objects = chain.map(legacy);
   for (let i = 0; i + 1 < objects.length; i++) objects[i].issuerCertificate = objects[i + 1];
   const last = chain.length - 1;
-  // One that issued itself ends the chain, and says so by a circle.
+  // A self-issued one ends the chain, which is shown by a circle.
   if (chain[last].checkIssued(chain[last])) objects[last].issuerCertificate = objects[last];
   return objects[0];
 }
 
-/** What node makes of a certificate: `infoAccess` is an object there, and a text in X509. */
+/** Node's legacy form of a certificate: `infoAccess` is an object there, and a text in X509. */
 function legacy(certificate) {
   const object = certificate.toLegacyObject();
   if (typeof object.infoAccess !== 'string') return object;

@@ -1,6 +1,6 @@
 'use strict';
 
-// TLS off Node's main thread. See index.d.ts for what each of these is.
+// TLS off Node's main thread. See index.d.ts for the documentation of each export.
 
 const { attach } = require('./attach.js');
 const { SecureContext, createSecureContext, createSecureContextAsync } = require('./context.js');

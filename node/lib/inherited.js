@@ -1,17 +1,17 @@
 'use strict';
 
 // Our sockets as instances of node's tls.TLSSocket, and so of its net.Socket: programs ask by
-// `instanceof` who is encrypted and who has shown a certificate.
+// `instanceof` whether a client is encrypted and has shown a certificate.
 
 const tls = require('node:tls');
 
 /**
- * Lets sockets of a class inherit from node's tls.TLSSocket, whose constructor they do not run:
- * what it, or net.Socket, overrides of the class that they are built on reaches for a handle of
- * node's.
+ * Lets sockets of a class inherit from node's tls.TLSSocket without running its constructor.
+ * Methods that it, or net.Socket, overrides of the class's base use a handle of node's, so the
+ * base's own ones are put back.
  *
  * @param {object} prototype of the class
- * @param {object} base prototype of what constructs it: a stream, or net.Socket
+ * @param {object} base prototype of its constructor: a stream, or net.Socket
  */
 function inheritFromNode(prototype, base) {
   Object.setPrototypeOf(prototype, tls.TLSSocket.prototype);

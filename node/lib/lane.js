@@ -1,14 +1,14 @@
 'use strict';
 
 // JavaScript's side of one lane thread: reads its events, hands them to channels, and publishes
-// what they have said, once per tick.
+// their commands, once per tick.
 //
 //   wake ─► turn ─► passes over events ─► user code, its ticks and promises
 //                     │ budget used up               │ commands
 //                     ▼                              ▼
 //                  setImmediate ──► flush, turn ──► sleep, when nothing was left
 //
-// While a tick is due, the lane need not wake anybody.
+// While a tick is due, the lane need not wake JavaScript.
 
 const { AsyncResource } = require('node:async_hooks');
 const { Channel } = require('./channel.js');
@@ -26,13 +26,13 @@ const TURN_MESSAGES_MAX = 512;
 /** And milliseconds. */
 const TURN_MS_MAX = 2;
 
-/** A look at the clock per message would cost more than it tells. */
+/** A look at the clock per message would cost more than it gains. */
 const MESSAGES_PER_LOOK = 8;
 
-/** The lane sees that it may overwrite what was read when this much was. */
+/** Bytes read, after which the lane sees that it may overwrite them. */
 const READ_BYTES_MAX = 65536;
 
-/** What is written is not kept from the lane longer than this. */
+/** Bytes written, after which the lane sees them at the latest. */
 const UNPUBLISHED_BYTES_MAX = 131072;
 
 /**
@@ -58,16 +58,16 @@ class Lane {
   #opened = null;
   /** Channels that wait for room, in the order of their coming. */
   #stalled = [];
-  /** Channels whose sockets are destroyed, and have not said so yet. */
+  /** Channels with destroyed sockets that have not emitted 'close' yet. */
   #closing = [];
   /** Writes that the lane cannot see yet, of channels that had written before. */
   #written = 0;
-  /** OPENs that the lane was not told of yet. */
+  /** OPENs that the lane does not know to be taken yet. */
   #taken = 0;
   #scope = new AsyncResource('SEALANELANE');
   #scheduled = false;
   #running = false;
-  /** The lane was told that nobody looks at its events. */
+  /** The lane knows that its events are not looked at. */
   #asleep = false;
   #pass = 0;
   #messages = 0;
@@ -90,7 +90,7 @@ class Lane {
     this.#eventsRegion = region(addon);
     this.#commandsRegion = region(addon);
     this.events = new EventRing(this.#eventsRegion);
-    /** What channels write to. */
+    /** The ring that channels write to. */
     this.commands = new CommandRing(this.#commandsRegion);
     /** Counts publications: a message of an earlier one cannot be changed any more. */
     this.flushes = 0;
@@ -110,12 +110,12 @@ class Lane {
     return { commandsDepth: this.commands.depth(), eventsDepth: this.events.depth() };
   }
 
-  /** What the addon's server is to be made with: aligned views of shared memory. */
+  /** Aligned views of shared memory, for the addon's server. */
   rings() {
     return { events: this.#eventsRegion, commands: this.#commandsRegion };
   }
 
-  /** Its thread is gone: nobody is at the other end, and another lane may have the memory. */
+  /** Its thread is gone: there is no other end, and another lane may have the memory. */
   release() {
     this.#down = true;
     this.#handshakes.leave();
@@ -132,7 +132,7 @@ class Lane {
     this.#sleep();
   }
 
-  /** No tick comes any more: shows the lane what was written in the last one. */
+  /** No tick comes any more: shows the lane the commands of the last one. */
   finish() {
     if (!this.#down) this.#flush();
   }
@@ -224,7 +224,7 @@ class Lane {
     setImmediate(tick, this);
   }
 
-  /** What setImmediate has scheduled. */
+  /** The callback of setImmediate. */
   tick() {
     this.#scheduled = false;
     this.#now = 0;
@@ -245,7 +245,7 @@ class Lane {
       }
       thrown = false;
     } finally {
-      // What this tick had still to do, its turn above all, is for the next one.
+      // The rest of this tick's work, its turn above all, is for the next one.
       if (thrown) {
         this.#closing = closing.slice(told).concat(this.#closing);
         this.#schedule();
@@ -267,12 +267,14 @@ class Lane {
   #turn() {
     let again = true;
     this.#running = true;
+    // The flag goes down before events are read, so that the lane makes no needless wake-up.
     if (this.#asleep) {
       this.#asleep = false;
       this.events.awoke();
     }
     try {
       if (this.stalledCount > 0) this.#unstall();
+      // Wraps, and stays a small integer.
       this.#pass = (this.#pass + 1) | 0;
       again = this.#handleAll();
     } finally {
@@ -309,7 +311,7 @@ class Lane {
     );
   }
 
-  /** False: what the message's socket was told before has to come to its end first. */
+  /** False: an earlier message of its socket has to be done first. */
   #handle(ring) {
     switch (ring.kind) {
       case Event.DATA:
@@ -346,7 +348,7 @@ class Lane {
       return true;
     }
     if (ring.kind === Event.CREDIT && channel.pending === null) {
-      // Nobody waits for it, so it is no event of the socket.
+      // It is not awaited, so it is no event of the socket.
       const bytes = ring.word(0) >>> 0;
       ring.advance();
       channel.credited(bytes);
@@ -435,7 +437,7 @@ class Lane {
   }
 
   #openDescriptor(slot, generation, opened) {
-    // What is not claimed is closed with the server: nobody else would, if this thread ended now.
+    // An unclaimed descriptor is closed with the server, also if this thread ended now.
     const descriptor = this.#server.claim(this.number);
     if (descriptor < 0) return null;
     const channel = new DescriptorChannel(this, slot, generation, opened);
@@ -455,7 +457,7 @@ class Lane {
     if (this.events.wakes()) this.#server.ring(this.number);
   }
 
-  /** Shows the lane what was written, and sees to it that what waits for room goes on. */
+  /** Shows the lane the written commands, and lets waiting channels go on. */
   #flush() {
     this.#handshakes.write();
     if (this.#taken > 0) this.#tellTaken();
@@ -492,7 +494,7 @@ class Lane {
       thrown = false;
       return resumed;
     } finally {
-      // By the callback of a write; what the channel has to say behind it is still to be said.
+      // By the callback of a write. The channel's commands behind it are still to be sent.
       if (thrown && channel.due !== 0) this.stall(channel);
     }
   }
@@ -506,7 +508,7 @@ class Lane {
     else this.#schedule();
   }
 
-  /** The ring holds what no lane writes: nothing more is read or written. */
+  /** The ring holds bytes that no lane writes: nothing more is read or written. */
   #fail(fault) {
     this.events.leave();
     this.commands.leave();
@@ -514,7 +516,7 @@ class Lane {
     this.#goDown(fault);
   }
 
-  /** The lane has ended, and with it what was left of its connections. */
+  /** The lane has ended, and with it the rest of its connections. */
   #goDown(text) {
     if (this.#down) return;
     this.#down = true;

@@ -1,7 +1,7 @@
 'use strict';
 
-// `listen` in all the forms that node's net.Server has, read into one object; and what follows from
-// it: a name looked up, an address bound, events told.
+// `listen` in all the forms that node's net.Server has, read into one object. Then the rest: a name
+// is looked up, an address bound, events emitted.
 
 const cluster = require('node:cluster');
 const dns = require('node:dns');
@@ -29,7 +29,7 @@ function listen(server, core, args) {
   if (signal) {
     closeOnAbort(server, signal);
   }
-  // As in node: what is still looked up for an earlier call is void.
+  // As in node: a look-up for an earlier call is void.
   server._listeningId += 1;
   if (where.host === undefined || net.isIP(where.host)) {
     bind(server, core, where);
@@ -39,7 +39,10 @@ function listen(server, core, args) {
   return server;
 }
 
-/** As node: a process without `--allow-net` opens no socket. A lane would, for it asks nobody. */
+/**
+ * As node: a process without `--allow-net` opens no socket. A lane would, because it asks no
+ * permission.
+ */
 function refuseWithoutPermission({ fd, path, port }) {
   const isRestricted = process.permission && process.allowedNodeEnvironmentFlags.has(ALLOW_NET);
   if (isRestricted && fd === undefined && !process.permission.has('net')) {
@@ -71,7 +74,7 @@ function readListen(args) {
   return { where: { port, host, backlog }, callback };
 }
 
-/** `listen(options)`. What has no meaning to node is left to whoever put it there, as node does. */
+/** `listen(options)`. Options without a meaning to node are ignored, as node does. */
 function readObject(options, backlog) {
   if (options.handle || options._handle) {
     throw invalidValue(
@@ -125,7 +128,7 @@ function readPort(port, option) {
   return number;
 }
 
-/** A string that is no number, as node tells paths from ports. */
+/** A string that is no number, by which node distinguishes paths from ports. */
 function isPath(value) {
   return typeof value === 'string' && toCount(value) === false;
 }
@@ -198,7 +201,7 @@ function tellPrimary(server) {
   }
 }
 
-/** A worker that is told to disconnect closes its servers. */
+/** Closes the server of a worker that is to disconnect. */
 function closeWithWorker(server) {
   const close = () => server.listening && server.close();
   process.once('disconnect', close);

@@ -1,7 +1,7 @@
 'use strict';
 
 // The lanes of a server from one `listen` to their last connection: the addon's server, its rings,
-// and what net.Server knows as its handle.
+// and the object that net.Server takes for its handle.
 
 const { AsyncResource } = require('node:async_hooks');
 const fs = require('node:fs');
@@ -24,9 +24,11 @@ class Listening {
   #unref = false;
   #path;
   #ended;
-  /** By lane, who waits for SNICallback or failed by the error that it gave: name and error. */
+  /**
+   * By lane, clients that wait for SNICallback or failed by the error that it gave: name and error.
+   */
   #asked;
-  /** What lanes hold to answer hellos with: the addon's contexts by number, oldest use first. */
+  /** Contexts that lanes hold to answer hellos with: the addon's by number, oldest use first. */
   #provided = new Map();
 
   /**
@@ -75,7 +77,7 @@ class Listening {
       hasRef: () => !this.#unref,
       ref: () => this.#setUnref(false),
       unref: () => this.#setUnref(true),
-      // A socket with a path has none: net.Server then tells the path that it was given.
+      // A socket with a path has none: net.Server then returns the path that it was given.
       ...(bound !== null &&
         typeof bound === 'object' && { getsockname: (out) => Object.assign(out, bound) && 0 }),
     };
@@ -104,7 +106,7 @@ class Listening {
     return { lanes: lanes.map((counts, i) => ({ ...counts, ...this.#lanes[i].depths() })) };
   }
 
-  /** What was written goes out before the process, or the worker, is gone. */
+  /** Sends all written data before the process, or the worker, is gone. */
   endNow() {
     for (const lane of this.#lanes) {
       lane.finish();
@@ -112,7 +114,7 @@ class Listening {
     this.#native.stopNow();
   }
 
-  /** What a failed start leaves is taken down. */
+  /** Takes down the remains of a failed start. */
   abort() {
     this.#shut();
     this.#finish();
@@ -147,7 +149,7 @@ class Listening {
     }
   }
 
-  /** What lanes tell, each in a scope of its connection's own. */
+  /** Receives the messages of lanes, each in the scope of its connection. */
   #sink() {
     return {
       certificate: (id) => this.#core.certificate(id),
@@ -202,7 +204,7 @@ class Listening {
     const asked = this.#asked[lane.number];
     asked.set(id, { error: null, name });
     if (asked.size > ASKED_MAX) {
-      // A lane without room does not tell of each handshake that failed.
+      // A lane without room does not report each handshake that failed.
       asked.delete(asked.keys().next().value);
     }
     let answered = false;
@@ -216,7 +218,7 @@ class Listening {
         answer(context === null ? null : this.#provide(lane, context));
         return;
       }
-      // Told when the lane says that the handshake has ended, unless it has said so already.
+      // Emitted when the lane reports the end of the handshake, unless it has done so already.
       if (asked.has(id)) {
         asked.set(id, { error, name });
       }
@@ -282,7 +284,7 @@ class Listening {
   }
 }
 
-/** Those whose lanes run. */
+/** Those with running lanes. */
 const living = new Set();
 
 function endWithProcess(listening) {
@@ -302,7 +304,7 @@ function unlink(path) {
   try {
     fs.unlinkSync(path);
   } catch {
-    // Whoever removed it before us has done what we want.
+    // Another process has removed it before us.
   }
 }
 

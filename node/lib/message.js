@@ -1,12 +1,12 @@
 'use strict';
 
-// What the two ends of a ring say to each other: the same numbers stand in node/src/message.rs,
-// and a test compares them.
+// The messages between the two ends of a ring. The same numbers are in node/src/message.rs, and a
+// test compares them.
 
 /** Bytes in front of each payload: its length, kind and flags, and the connection's id. */
 const HEADER_BYTES = 16;
 
-/** What one message may carry. */
+/** The most bytes of one message. */
 const PAYLOAD_BYTES_MAX = 131072;
 
 /** Bytes of WRITE payload per connection that the lane has not credited yet, at most. */
@@ -24,7 +24,7 @@ const WINDOW_IN = 262144;
 /** Smaller sums of consumed DATA are not worth a message. */
 const CREDIT_BYTES_MIN = 65536;
 
-/** Slots that a lane may number: what is beyond is no slot of a sound ring. */
+/** Slots that a lane may number: a higher number is no slot of a sound ring. */
 const SLOTS_MAX = 1 << 22;
 
 /** From the lane to JavaScript. */
@@ -52,10 +52,10 @@ const Command = Object.freeze({
   TAKEN: 8,
 });
 
-/** Flags of WRITE and END: what comes behind them. */
+/** Flags of WRITE and END: the commands behind them. */
 const Flag = Object.freeze({ END: 1, DESTROY: 2 });
 
-/** What OPTION sets. */
+/** The settings of OPTION. */
 const Option = Object.freeze({ NO_DELAY: 1, KEEP_ALIVE: 2 });
 
 /** Flags of OPEN. */

@@ -1,7 +1,7 @@
 'use strict';
 
-// The addon of this machine's target: from the package that was installed for it, or, in a
-// checkout, from the file that `node/build` has left beside package.json.
+// The addon for this machine's target: from the package that was installed for it, or, in a
+// checkout, from the file that `node/build` has left next to package.json.
 
 const path = require('node:path');
 const { coded } = require('./errors.js');
@@ -42,7 +42,7 @@ function beside(target) {
   return path.join(__dirname, '..', `sealane.${target}.node`);
 }
 
-/** Which C library this process runs on; empty where there is only one. */
+/** The C library of this process. Empty where there is only one. */
 function libc() {
   if (process.platform !== 'linux') {
     return '';

@@ -1,7 +1,7 @@
 'use strict';
 
-// What can be negotiated, by every name under which node's users know it; and the lists of
-// `ecdhCurve` and `sigalgs`, read into the names of the IANA registries.
+// Parameters that can be negotiated, by every name under which node's users know them. The lists of
+// `ecdhCurve` and `sigalgs` are read into the names of the IANA registries.
 
 const { getCurves } = require('node:crypto');
 const { invalidValue } = require('./errors.js');
@@ -68,8 +68,8 @@ function readSchemes(list, option) {
 }
 
 /**
- * Names between colons, each once, in the order of the list. What OpenSSL has beside these is
- * passed over; what nobody has is a mistake, as in node.
+ * Names between colons, each once, in the order of the list. Other names that OpenSSL knows are
+ * ignored. A name that is unknown there too is a mistake, as in node.
  */
 function readList(list, option, rows, shown, isElsewhere) {
   const found = new Set();
@@ -111,7 +111,7 @@ function sameName(one, other) {
 }
 
 const SHOWN_MAX = 12;
-/** Groups of OpenSSL that its list of curves does not tell. */
+/** Groups of OpenSSL that are not in its list of curves. */
 const OTHER_GROUPS = /^(P-(192|224|521)|X448|ffdhe\d+|.*MLKEM\d+|X25519Kyber768Draft00)$/i;
 /** Schemes of OpenSSL, the weak ones among them. */
 const OTHER_SCHEMES = new RegExp(

@@ -1,6 +1,7 @@
 'use strict';
 
-// What a lane tells of a connection when its handshake is done, and of a handshake that failed.
+// A lane's messages about a connection when its handshake is done, and about a handshake that
+// failed.
 
 const { Opening } = require('./message.js');
 
@@ -68,7 +69,7 @@ class Opened {
     return this.#has(Opening.VERIFIED);
   }
 
-  /** @returns {string | null} as OpenSSL calls what is wrong with the client's certificate */
+  /** @returns {string | null} the fault of the client's certificate, by OpenSSL's name */
   get authorizationError() {
     const start = FIXED_BYTES + this.#byte(7) + this.#byte(14);
     return this.#text.slice(start, start + this.#byte(15)) || null;
@@ -85,7 +86,7 @@ class Opened {
     return this.#text.slice(start, start + this.#byte(14)) || false;
   }
 
-  /** @returns {number} of the context whose certificate was shown */
+  /** @returns {number} of the context with the certificate that was shown */
   get context() {
     return (this.#short(20) | (this.#short(22) << 16)) >>> 0;
   }
@@ -112,7 +113,7 @@ class Opened {
     return this.#certificates(Infinity);
   }
 
-  /** What the payload has of them, whole ones only. */
+  /** The whole certificates in the payload. */
   #certificates(most) {
     const bytes = Buffer.from(this.#text, 'latin1');
     const chain = [];
@@ -162,7 +163,7 @@ function failedOf(bytes) {
   };
 }
 
-/** As node tells one; empty for a peer that has none. */
+/** The address in node's form. Empty for a peer that has none. */
 function address(bytes, number, port) {
   const family = FAMILIES.get(number);
   if (family === undefined || bytes.length < ADDRESS_BYTES) return {};

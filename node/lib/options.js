@@ -1,8 +1,8 @@
 'use strict';
 
 // Every option of node's tls.createServer, tls.createSecureContext, https.createServer,
-// http.createServer and net.Server.listen, and ours: in one table, each either the same, converted,
-// or refused with its reason and what to do instead. What there is no row for is passed over, as
+// http.createServer and net.Server.listen, and ours, in one table. Each is either the same,
+// converted, or refused with its reason and the alternative. An option without a row is ignored, as
 // node does, with a warning.
 
 const cluster = require('node:cluster');
@@ -29,7 +29,7 @@ const {
 const { warnOfNames } = require('./warnings.js');
 
 /**
- * What each call takes: the groups of the table below.
+ * The options of each call: the groups of the table below.
  *
  * @type {Record<string, { call: string, groups: string[] }>}
  */
@@ -85,21 +85,21 @@ function readOptions(options, on) {
   return read;
 }
 
-/** As in node, `false` stands for none where a value would be converted. */
+/** As in node, `false` means none where a value would be converted. */
 function isAbsent(name, value) {
   return value == null || (value === false && OPTIONS[name]?.how === 'converted');
 }
 
 /**
- * The row of an option that this call takes; undefined for a refused one that is off anyway, and
- * PASSED_OVER for what node would not look at either.
+ * The row of an option that this call takes. Undefined for a refused one that is off anyway, and
+ * PASSED_OVER for one that node would ignore too.
  */
 function rowOf(name, value, on) {
   const row = Object.hasOwn(OPTIONS, name) ? OPTIONS[name] : PASSED_OVER;
   const option = `options.${name}`;
   const meant = row === PASSED_OVER ? nearOf(name) : undefined;
   if (meant && !HARMLESS.includes(OPTIONS[meant].group)) {
-    // Whoever asks for client certificates must not go without them for a letter.
+    // A server that asks for client certificates must not go without them because of one letter.
     throw invalidValue(option, undefined, 'is no option', `did you mean ${meant}?`);
   }
   if (row.refused) {
@@ -150,7 +150,7 @@ function contradictions({ context }) {
 }
 
 /**
- * The second step: what the options of a secure context mean to the addon.
+ * The second step: the options of a secure context in the addon's form.
  *
  * @param {Record<string, any>} context the group `context` of `readOptions`
  */
@@ -182,7 +182,9 @@ function defaultSuites() {
   return list === RUNTIME_LIST ? undefined : readSuites(list, 'tls.DEFAULT_CIPHERS');
 }
 
-/** Who may judge clients where `ca` is not given: the roots that this node believes in. */
+/**
+ * Authorities that may issue to clients where `ca` is not given: the roots that this node trusts.
+ */
 function defaultAuthorities() {
   return (tls.getCACertificates?.('default') ?? tls.rootCertificates).map((pem) =>
     Buffer.from(pem),
@@ -229,7 +231,10 @@ const integer = (min, max) => (value, option) => {
   return value;
 };
 
-/** What node takes, in seconds: lanes count from one, and RFC 8446 ends it after a week. */
+/**
+ * A lifetime that node accepts, in seconds. Lanes count from one, and RFC 8446 ends it after a
+ * week.
+ */
 function ticketLifetime(value, option) {
   const seconds = integer(0, INT32_MAX)(value, option);
   return Math.min(Math.max(seconds, 1), TICKET_LIFETIME_S_MAX);
@@ -311,11 +316,11 @@ function ticketKeys(value, option) {
     throw invalidType(option, BUFFERS, value);
   }
   const keys = (Array.isArray(value) ? value : [value]).map((key) => {
-    // A copy, which nobody overwrites.
+    // A copy that the program cannot overwrite.
     const copy = Buffer.from(asBytes(key, option, BUFFERS));
     if (copy.length !== TICKET_KEY_BYTES) {
       const reason = `must be exactly ${TICKET_KEY_BYTES} bytes, and has ${copy.length}`;
-      // As node says it, the one for options and the other for setTicketKeys.
+      // Node's texts, the one for options and the other for setTicketKeys.
       const instead = `Session ticket keys must be a ${TICKET_KEY_BYTES}-byte buffer`;
       const text = `The property '${option}' ${reason}`;
       throw new OptionError('ERR_INVALID_ARG_VALUE', option, reason, instead, text);
@@ -343,12 +348,12 @@ const INT32_MAX = 2 ** 31 - 1;
 const BUFFERS = 'an instance of Buffer, TypedArray, or DataView, or an array of these';
 const TICKET_LIFETIME_S_MAX = 604_800;
 
-/** What is no option of this package, or none of a call. */
+/** The row of an option that this package, or the call, does not have. */
 const PASSED_OVER = Object.freeze({ how: 'passed over' });
 /** Groups that no call is safer by, where they do not belong. */
 const HARMLESS = Object.freeze(['http', 'listen', 'net']);
 
-/** Where an option belongs that stands in the wrong call. */
+/** The right call for an option that was given to a wrong one. */
 const BELONGS = Object.freeze({
   context: 'give it to createServer, setSecureContext, addContext or createSecureContext',
   lanes: 'give it to createServer, createTLSServer or attach, once for all names',
@@ -367,7 +372,7 @@ const OPENSSL_ONLY = 'is a setting of OpenSSL, which does not serve these connec
 
 /** @type {Record<string, { how: string, group?: string, read?: Function, refused?: string }>} */
 const OPTIONS = Object.freeze({
-  // What a client sees of the server: tls.createSecureContext.
+  // Settings that a client sees of the server: tls.createSecureContext.
   ca: converted('context', readAuthorities),
   cert: converted('context', readPem),
   ciphers: converted('context', suites),

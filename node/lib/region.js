@@ -28,8 +28,8 @@ function region(addon) {
 }
 
 /**
- * Nobody uses it any more.
- * @param {Uint8Array} view what `region` made
+ * Gives back memory that is not used any more.
+ * @param {Uint8Array} view a result of `region`
  */
 function giveBack(view) {
   if (spareRegions.length === SPARE_REGIONS_MAX) return;

@@ -1,11 +1,11 @@
 'use strict';
 
-// The two ends of JavaScript's rings: EventRing reads what a lane says, CommandRing writes what the
-// lane is to do. Layout and sleep protocol are those of the crate bytering, with one page. The
-// other end is a thread: positions and flags are read and written with Atomics, which are
-// sequentially consistent; the page's bytes are ordered by the positions.
+// The two ends of JavaScript's rings: EventRing reads a lane's events, CommandRing writes commands
+// for the lane. Layout and sleep protocol are those of the crate bytering, with one page. The other
+// end is a thread: positions and flags are read and written with Atomics, which are sequentially
+// consistent. The positions order the page's bytes.
 //
-// Positions are kept as signed words, so that they stay small integers; they wrap at 2^32 all the
+// Positions are kept as signed words, so that they stay small integers. They wrap at 2^32 all the
 // same, and differences are right.
 
 const { HEADER_BYTES, PAYLOAD_BYTES_MAX } = require('./message.js');
@@ -33,13 +33,13 @@ const PAGE_WORD = PAGE_AT >> 2;
 /** From here on `fill` is faster than `set`. */
 const FILLED_BYTES_MIN = 512;
 
-/** What `EventRing.next` found. */
+/** The results of `EventRing.next`. */
 const NOTHING = 0;
 const MESSAGE = 1;
 const BROKEN = 2;
 
 /**
- * What a message of so many payload bytes takes in the ring.
+ * The bytes of a message with this payload in the ring.
  * @param {number} payload
  * @returns {number}
  */
@@ -60,23 +60,23 @@ function copyBytes(target, at, chunk) {
   else target.fill(chunk, at, at + chunk.length);
 }
 
-/** The consumer of what a lane says. After `next` found a message, its fields describe it. */
+/** The consumer of a lane's events. After `next` found a message, its fields describe it. */
 class EventRing {
   /** @param {Uint8Array} region aligned, `REGION_BYTES` long, on shared memory */
   constructor(region) {
     this.words = new Int32Array(region.buffer, region.byteOffset, REGION_BYTES >> 2);
     this.bytes = Buffer.from(region.buffer, region.byteOffset + PAGE_AT, PAGE_BYTES);
-    /** Where the current or next message begins. */
+    /** The start of the current or next message. */
     this.position = Atomics.load(this.words, READ);
-    /** What is before this, the lane may overwrite. */
+    /** The lane may overwrite bytes before this position. */
     this.published = this.position;
-    /** How far the lane had written at the last look. */
+    /** The lane's position at the last look. */
     this.until = this.position;
     this.kind = 0;
     this.slot = 0;
     this.generation = 0;
     this.length = 0;
-    /** Why the ring cannot be read any more. */
+    /** The reason why the ring cannot be read any more. */
     this.fault = '';
   }
 
@@ -149,7 +149,8 @@ class EventRing {
   }
 
   /**
-   * The payload, a character per byte: cheaper than a buffer for what is kept but rarely read.
+   * The payload, a character per byte: cheaper than a buffer for values that are kept but rarely
+   * read.
    * @param {number} [from]
    * @returns {string}
    */
@@ -173,7 +174,7 @@ class EventRing {
     return (this.position - this.published) | 0;
   }
 
-  /** Tells the lane that everything before `position` may be overwritten. */
+  /** Lets the lane overwrite everything before `position`. */
   publish() {
     this.published = this.position;
     Atomics.store(this.words, READ, this.position);
@@ -191,8 +192,8 @@ class EventRing {
   }
 
   /**
-   * Says that nobody looks from now on, and looks once more.
-   * @returns {boolean} false: the lane wrote meanwhile, and does not wake for that
+   * Raises the flag of a sleeping reader, and looks once more.
+   * @returns {boolean} false: the lane wrote in the meantime, and does not wake for that
    */
   maySleep() {
     Atomics.store(this.words, CONSUMER_SLEEPS, 1);
@@ -233,19 +234,19 @@ class EventRing {
   }
 }
 
-/** The producer of what a lane is to do. Messages become visible to the lane by `publish`. */
+/** The producer of commands for a lane. Messages become visible to the lane by `publish`. */
 class CommandRing {
   /** @param {Uint8Array} region aligned, `REGION_BYTES` long, on shared memory */
   constructor(region) {
     this.words = new Int32Array(region.buffer, region.byteOffset, REGION_BYTES >> 2);
     this.bytes = Buffer.from(region.buffer, region.byteOffset + PAGE_AT, PAGE_BYTES);
-    /** Where the next message begins. */
+    /** The start of the next message. */
     this.position = Atomics.load(this.words, WRITTEN);
-    /** What is before this, the lane may see. */
+    /** The lane may see bytes before this position. */
     this.published = this.position;
-    /** How far the lane had read at the last look. */
+    /** The lane's read position at the last look. */
     this.oldest = Atomics.load(this.words, READ);
-    /** Why the ring cannot be written any more. */
+    /** The reason why the ring cannot be written any more. */
     this.fault = '';
   }
 
@@ -293,7 +294,7 @@ class CommandRing {
   }
 
   /**
-   * Finishes the message whose payload was written at `payloadAt`.
+   * Finishes the message with its payload at `payloadAt`.
    * @param {number} kind
    * @param {number} slot
    * @param {number} generation
@@ -368,7 +369,7 @@ class CommandRing {
     return (this.position - this.published) | 0;
   }
 
-  /** Shows the lane what was written. */
+  /** Shows the lane the written messages. */
   publish() {
     this.published = this.position;
     Atomics.store(this.words, WRITTEN, this.position);
@@ -386,7 +387,7 @@ class CommandRing {
   }
 
   /**
-   * Says that somebody waits for room, and looks once more.
+   * Raises the flag of a writer that waits for room, and looks once more.
    * @param {number} needed bytes
    * @returns {boolean} false: there is room, and the lane need not wake for it
    */

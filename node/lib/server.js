@@ -12,12 +12,12 @@ const { takeForeign } = require('./foreign.js');
 const { listen } = require('./listen.js');
 const { CALLS, readOptions } = require('./options.js');
 
-/** Where a server of ours, or one of node's that is attached, keeps its lanes. */
+/** The property of a server of ours, or of one of node's that is attached, that holds its lanes. */
 const CORE = Symbol('sealane');
 const REJECTION = Symbol.for('nodejs.rejection');
 
 /**
- * What every server of ours has beside what it inherits. `attach` gives the same to a server of
+ * The methods of our servers in addition to inherited ones. `attach` gives the same to a server of
  * node's.
  */
 const methods = Object.freeze({
@@ -26,7 +26,7 @@ const methods = Object.freeze({
   },
 
   setSecureContext(options) {
-    // Node's constructor calls it when there are no lanes yet, for a context that nobody needs.
+    // Node's constructor calls it before there are lanes, for a context that is not used.
     this[CORE]?.setSecureContext(options);
   },
 
@@ -70,7 +70,7 @@ const methods = Object.freeze({
   },
 });
 
-/** An HTTPS server whose TLS is done by lanes. */
+/** An HTTPS server with TLS by lanes. */
 class Server extends https.Server {
   /**
    * @param {object | Function} [options] those of https.createServer, and ours
@@ -87,14 +87,16 @@ class Server extends https.Server {
     begin(this, read, ['http/1.1']);
   }
 
-  /** As http.Server: with captureRejections, a request whose listener fails is answered by 500. */
+  /**
+   * As http.Server: with captureRejections, a request with a failed listener is answered by 500.
+   */
   [REJECTION](error, event, ...args) {
     const { prototype } = event === 'secureConnection' ? tls.Server : http.Server;
     prototype[REJECTION].call(this, error, event, ...args);
   }
 }
 
-/** A TLS server for any protocol, whose TLS is done by lanes. */
+/** A TLS server for any protocol, with TLS by lanes. */
 class TLSServer extends tls.Server {
   /**
    * @param {object | Function} [options] those of tls.createServer, and ours
@@ -111,7 +113,7 @@ class TLSServer extends tls.Server {
   }
 }
 
-/** What node's servers tell of themselves. */
+/** The options that node's servers have as properties. */
 function clientPolicy({ server: { rejectUnauthorized, requestCert } }) {
   return { rejectUnauthorized, requestCert };
 }

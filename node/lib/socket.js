@@ -1,6 +1,6 @@
 'use strict';
 
-// A connection whose plaintext goes through the rings, with the surface of node's tls.TLSSocket.
+// A connection with its plaintext in the rings, with the interface of node's tls.TLSSocket.
 
 const { Duplex } = require('node:stream');
 const { invalidType, outOfRange } = require('./errors.js');
@@ -9,14 +9,14 @@ const { defineIdentity, kChannel } = require('./identity.js');
 const { inheritFromNode } = require('./inherited.js');
 const { arm, disarm } = require('./timeout.js');
 
-/** Who knows this may make sockets. */
+/** The key for making sockets: only this package has it. */
 const INTERNAL = Symbol('internal');
 
-/** What timers of node take at most. */
+/** The longest time of node's timers. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
 
 /**
- * What sockets of one server are made with.
+ * The options of the sockets of one server.
  * @param {{ allowHalfOpen?: boolean, highWaterMark?: number }} options
  */
 function streamOptions({ allowHalfOpen = false, highWaterMark, server }) {
@@ -26,7 +26,7 @@ function streamOptions({ allowHalfOpen = false, highWaterMark, server }) {
     server,
     // Strings are encoded in place in the ring.
     decodeStrings: false,
-    // 'close' tells whether there was an error, as that of net.Socket does.
+    // 'close' has whether there was an error, as that of net.Socket does.
     emitClose: false,
   };
 }
@@ -89,7 +89,7 @@ class TLSSocket extends Duplex {
     return super.write(chunk, encoding, done);
   }
 
-  /** Who puts TLS over a socket that has no handle, as node does, waits for it to connect. */
+  /** Code that puts TLS over a socket without a handle, as node does, waits for it to connect. */
   once(event, listener) {
     if (event !== 'connect') return super.once(event, listener);
     process.nextTick(() => this.destroyed || listener.call(this));
@@ -110,7 +110,7 @@ class TLSSocket extends Duplex {
   }
 
   /**
-   * 'timeout' comes after so many milliseconds without a byte.
+   * Emits 'timeout' after this many milliseconds without a byte.
    * @param {number} msecs 0: never
    * @param {() => void} [callback] a listener for one 'timeout'
    */
@@ -188,7 +188,7 @@ class TLSSocket extends Duplex {
     return this[kChannel].bytesIn;
   }
 
-  /** With what waits to be handed over. */
+  /** Includes bytes that wait to be handed over. */
   get bytesWritten() {
     const channel = this[kChannel];
     let bytes = channel.bytesOut + channel.pendingBytes;
@@ -212,7 +212,10 @@ Object.defineProperty(TLSSocket.prototype, '_handle', {
   writable: true,
 });
 
-/** The usual text would blame the program for what the client did. */
+/**
+ * The error of a write after the end. The usual text would blame the program for the client's
+ * close.
+ */
 function writeAfterEnd(socket, encoding, done) {
   const callback = typeof encoding === 'function' ? encoding : done;
   const error = systemError('write', 'EPIPE');

@@ -1,11 +1,11 @@
 'use strict';
 
 // Idle timeouts of sockets. The http server sets one or two per request, so a timer is not made
-// anew for each: one per socket runs, and looks at its end how long the socket has been idle.
+// again for each. One per socket runs, and looks at its end how long the socket has been idle.
 
 /**
- * Sees to it that a timer ends at the channel's deadline or before.
- * @param {import('./channel.js').Channel} channel whose `idleAfter` is not 0
+ * Ensures that a timer ends at the channel's deadline or before.
+ * @param {import('./channel.js').Channel} channel with an `idleAfter` that is not 0
  */
 function arm(channel) {
   const deadline = channel.activeAt + channel.idleAfter;

@@ -1,7 +1,7 @@
 'use strict';
 
-// Which versions of TLS are spoken, by all that says so: minVersion and maxVersion, and OpenSSL's
-// secureProtocol and secureOptions, as far as these ask for what there is.
+// The versions of TLS, by all options about them: minVersion and maxVersion, and OpenSSL's
+// secureProtocol and secureOptions, as far as these ask for supported versions.
 
 const { constants } = require('node:crypto');
 const tls = require('node:tls');
@@ -27,7 +27,7 @@ function readVersion(value, option) {
 }
 
 /**
- * A method of OpenSSL, by what it means to node.
+ * A method of OpenSSL, by its meaning in node.
  *
  * @param {unknown} value
  * @param {string} option
@@ -46,7 +46,7 @@ function readProtocol(value, option) {
 }
 
 /**
- * Bits of OpenSSL: what is so anyway, and what can be had.
+ * Bits of OpenSSL: those that always hold here, and those that can be chosen.
  *
  * @param {unknown} value
  * @param {string} option
@@ -79,8 +79,8 @@ function readSecureOptions(value, option) {
 }
 
 /**
- * The oldest and the newest version of a context; where nothing says so, as node's flags, such as
- * --tls-min-v1.3, and programs have set them, and never below 1.2.
+ * The oldest and the newest version of a context, never below 1.2. Without an option, node's flags,
+ * such as --tls-min-v1.3, and the program's defaults set them.
  *
  * @param {Record<string, any>} context the group `context` of `readOptions`
  */
@@ -94,7 +94,7 @@ function versionsOf({ ciphers, maxVersion, minVersion, secureOptions, secureProt
 }
 
 /**
- * What does not go together.
+ * The errors about options that contradict each other.
  *
  * @param {Record<string, any>} context the group `context` of `readOptions`
  */
@@ -139,7 +139,7 @@ const METHODS = Object.freeze({
   TLSv1_2_server_method: { min: OLDER, max: OLDER },
 });
 
-/** Bits that ask for what is never otherwise here. */
+/** Bits that ask for properties that always hold here. */
 const SO_ANYWAY = Object.freeze([
   'SSL_OP_ALL',
   'SSL_OP_ALLOW_NO_DHE_KEX',

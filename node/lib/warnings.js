@@ -1,12 +1,12 @@
 'use strict';
 
-// What programs should know and nobody need be stopped for: warnings of the process, each once.
+// Warnings of the process that programs should know and need not stop for, each once.
 
 /**
  * Warns once in a process for each kind.
  *
  * @param {string} text
- * @param {string} [kind] where one warning stands for others too; else the same text comes once
+ * @param {string} [kind] if one warning is enough for several texts. Default: the text
  */
 function warnOnce(text, kind = text) {
   if (told.has(kind) || told.size === KINDS_MAX) {
@@ -17,7 +17,7 @@ function warnOnce(text, kind = text) {
 }
 
 /**
- * Warns of those names that nobody was warned of before, all at once.
+ * Warns of those names that had no warning before, all at once.
  *
  * @param {string[]} names
  * @param {(names: string) => string} text
@@ -36,7 +36,7 @@ function warnOfNames(names, text) {
 }
 
 const told = new Set();
-/** Whoever makes names up gets no more warnings, and no more memory. */
+/** A program that makes names up gets no more warnings, and no more memory. */
 const KINDS_MAX = 256;
 
 module.exports = { warnOfNames, warnOnce };

@@ -1,4 +1,4 @@
-//! What a client's certificates are worth, in the words of Node's `authorizationError`.
+//! The verdict on a client's certificates, in the words of Node's `authorizationError`.
 
 use sealane_engine::client_certificates::{ClientStanding, Distrust};
 
@@ -7,7 +7,7 @@ use sealane_engine::client_certificates::{ClientStanding, Distrust};
 pub fn code(standing: &ClientStanding, chain_len: usize) -> &'static str {
     let distrust = match standing {
         ClientStanding::NotAsked | ClientStanding::Verified => return "",
-        // Questionable, but what Node says.
+        // Questionable, but it is Node's text.
         ClientStanding::Absent => return "UNABLE_TO_GET_ISSUER_CERT",
         ClientStanding::Unverified(distrust) => distrust,
     };

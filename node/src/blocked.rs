@@ -1,12 +1,12 @@
-//! Addresses that a lane turns away before it spends a handshake on them: what a `net.BlockList` of
-//! Node's says in its rules.
+//! Addresses that a lane rejects before it spends a handshake on them: the rules of a
+//! `net.BlockList` of Node's.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Ranges of addresses that do not touch, in order.
 ///
-/// What a rule says that is not understood here is left to JavaScript, which judges each connection
-/// once more when its handshake is done.
+/// A rule that is not understood here is left to JavaScript, which judges each connection once more
+/// when its handshake is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocked {
     v4: Vec<(u32, u32)>,

@@ -1,4 +1,4 @@
-//! What the service keeps for one connection: [`Bridged`].
+//! The service's state of one connection: [`Bridged`].
 
 use std::os::fd::OwnedFd;
 
@@ -16,27 +16,27 @@ pub struct Bridged {
     pub(crate) way: Way,
     /// JavaScript knows of it.
     pub(crate) is_open: bool,
-    /// Whether the connection stands in the queue of those that wait for room.
+    /// Whether the connection is in the queue of those that wait for room.
     pub(crate) is_stalled: bool,
-    /// The client's end has come, and JavaScript has not been told.
+    /// The client's end has come, and JavaScript does not know.
     pub(crate) end_due: bool,
-    /// JavaScript has been told of it.
+    /// JavaScript knows of it.
     pub(crate) end_told: bool,
-    /// What JavaScript wants behind the end of what it sends.
+    /// The command that JavaScript wants behind the end of its data.
     pub(crate) finishing: Option<Then>,
-    /// JavaScript's end of the socket, before it is told of it.
+    /// JavaScript's end of the socket, before it is handed over.
     pub(crate) theirs: Option<OwnedFd>,
     /// Bytes of data that JavaScript has not consumed.
     unconsumed: u32,
     /// Bytes of writes that JavaScript has not been credited for.
     uncredited: u32,
-    /// Bytes of data so far, to tell whether any come.
+    /// Bytes of data so far, to find out whether any come.
     received: u32,
-    /// What stood still at the last deadline, if it did.
+    /// The counts that had not changed at the last deadline, if there are any.
     mark: (u32, u32),
 }
 
-/// How its plaintext crosses.
+/// The way of its plaintext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Ring,
@@ -113,13 +113,13 @@ impl Bridged {
         if left < CREDIT_MIN || !self.is_open || self.finishing.is_some() { 0 } else { left }
     }
 
-    /// JavaScript was told of the credit.
+    /// Notes a credit that was sent to JavaScript.
     pub(crate) fn note_credit(&mut self, len: u32) {
         self.uncredited = self.uncredited.saturating_sub(len);
     }
 
-    /// Whether JavaScript must be told of the client's end before it is told that all is over. A
-    /// lane does not mention an end that comes behind ours.
+    /// Whether JavaScript must get the client's end before it gets the close. A lane does not
+    /// mention an end that comes behind ours.
     pub(crate) fn owes_end(&self, cause: Cause) -> bool {
         let came = cause == Cause::Clean && self.finishing != Some(Then::Destroy);
         self.way == Way::Ring && !self.end_told && (self.end_due || came)

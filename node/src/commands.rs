@@ -7,7 +7,7 @@ use crate::message::{Broken, Command, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, T
 /// Reads messages, each byte of which may be anything.
 pub struct Commands {
     consumer: Consumer,
-    /// The header of a message whose payload is still in the ring.
+    /// The header of a message with its payload still in the ring.
     ahead: Option<Header>,
     /// Plaintext of the last [`Command::Write`].
     plain: Box<[u8]>,
@@ -28,7 +28,7 @@ impl Commands {
     /// Writes of one connection that follow each other are one, of at most [`JOINED_BYTES_MAX`].
     ///
     /// # Errors
-    /// What stands in the ring is no message. It is not read any further.
+    /// The bytes in the ring are no message. It is not read any further.
     pub fn take(&mut self) -> Result<Option<(u64, Command)>, Broken> {
         let Some(header) = self.header()? else { return Ok(None) };
         if header.is_write() {
@@ -43,7 +43,7 @@ impl Commands {
         Ok(Some((header.id, command)))
     }
 
-    /// What the last [`Command::Write`] brought.
+    /// The plaintext of the last [`Command::Write`].
     pub fn plain(&self) -> &[u8] {
         &self.plain[..self.plain_len]
     }
@@ -78,8 +78,8 @@ impl Commands {
         }
     }
 
-    /// Reads the payload of a write, and of those behind it that go on where it ended. What comes
-    /// after an end is told apart, and then dropped.
+    /// Reads the payload of a write, and of those behind it that go on where it ended. Bytes behind
+    /// an end are recognized, and then dropped.
     fn join_writes(&mut self, first: Header) -> Result<Option<Then>, Broken> {
         self.plain_len = 0;
         let mut header = first;
@@ -122,7 +122,7 @@ fn fill(consumer: &mut Consumer, into: &mut [u8]) -> Result<(), Broken> {
     if consumer.read(into).is_ok_and(|read| read == len) { Ok(()) } else { Err(Broken) }
 }
 
-/// Bytes of writes that are joined into one: what a connection's window allows.
+/// Bytes of writes that are joined into one: the size of a connection's window.
 pub const JOINED_BYTES_MAX: usize = WINDOW_OUT as usize;
 /// Writes that are joined into one, however short they are.
 const JOINED_MAX: usize = 1024;

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::failing;
 use crate::options::{Built, Mistake, Pem, Written};
 
-/// What JavaScript writes of a context. `lib/options.js` has read it before.
+/// JavaScript's options of a context. `lib/options.js` has read them before.
 #[napi(object, object_to_js = false)]
 pub struct ContextOptions {
     /// Chains in PEM.
@@ -24,9 +24,9 @@ pub struct ContextOptions {
     pub directory: Option<Vec<String>>,
     /// Authorities of clients in PEM.
     pub ca: Option<Vec<Uint8Array>>,
-    /// Whether clients are told the names of those.
+    /// Whether clients get the names of those.
     pub ca_named: Option<bool>,
-    /// What they revoked, in PEM.
+    /// Revocation lists of these authorities, in PEM.
     pub crl: Option<Vec<Uint8Array>>,
     /// Whether clients are asked for a certificate.
     pub request_cert: Option<bool>,
@@ -48,7 +48,7 @@ pub struct ContextOptions {
     pub honor_cipher_order: Option<bool>,
     /// Whether sessions are resumed.
     pub tickets: Option<bool>,
-    /// Whether secrets are told.
+    /// Whether secrets are logged.
     pub key_log: Option<bool>,
     /// Whether a client that asks for an unknown name is refused.
     pub refuse_unknown_names: Option<bool>,
@@ -99,7 +99,8 @@ impl Context {
         certificates.flat_map(|one| one.names().iter().map(ToString::to_string)).collect()
     }
 
-    /// What serves a name, or no name, with its keys: for sockets that node's own TLS serves.
+    /// The certificates that serve a name, or no name, with their keys: for sockets that node's own
+    /// TLS serves.
     #[napi]
     pub fn identities(&self, server_name: String) -> Vec<Identity> {
         let index = &self.built.context.certificates;
@@ -110,7 +111,7 @@ impl Context {
         found.iter().map(|certificate| Identity::of(certificate)).collect()
     }
 
-    /// What is odd about the certificates.
+    /// Oddities of the certificates.
     #[napi]
     pub fn warnings(&self) -> Vec<String> {
         self.built.warnings.clone()
@@ -129,9 +130,9 @@ pub struct Identity {
     pub chain: Vec<Buffer>,
     /// DER.
     pub key: Buffer,
-    /// How the key is written down, as Node's `createPrivateKey` calls it.
+    /// The form of the key, in the words of Node's `createPrivateKey`.
     pub r#type: &'static str,
-    /// Tells it from all others.
+    /// Identifies the certificate.
     pub digest: Buffer,
 }
 

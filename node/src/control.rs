@@ -1,6 +1,7 @@
-//! The lanes of one server: bound, started, told of contexts and keys, stopped. [`Control`].
+//! The lanes of one server: [`Control`] binds, starts and stops them, and gives them contexts and
+//! keys.
 //!
-//! Node's thread and its pool call it; lanes never do, so it may lock and wait.
+//! Node's thread and its pool call it. Lanes never do, so it may lock and wait.
 
 mod state;
 
@@ -34,21 +35,21 @@ use state::{Stage, State};
 /// Secrets that tickets are sealed with, the first, and opened.
 pub type TicketKeys = Zeroizing<Vec<[u8; 48]>>;
 
-/// What the lanes of a server have in common.
+/// The settings that the lanes of a server share.
 pub struct Plan {
-    /// How many.
+    /// The count of lanes.
     pub lanes: usize,
     /// Whether each is tied to a processor.
     pub pin: bool,
-    /// How connections are handed over.
+    /// The settings of the hand-over.
     pub settings: Settings,
     /// Limits of each lane.
     pub limits: Limits,
     /// Timeouts of each connection.
     pub timeouts: Timeouts,
-    /// What tickets are sealed with at first.
+    /// The keys that tickets are sealed with at first.
     pub ticket_keys: TicketKeys,
-    /// How long a ticket is good for.
+    /// The lifetime of a ticket.
     pub ticket_lifetime_s: u32,
 }
 
@@ -57,21 +58,21 @@ pub struct Control {
     plan: Plan,
     state: Mutex<State>,
     changed: Condvar,
-    /// What the lanes' rings lie in: the last to be dropped.
+    /// The memory of the lanes' rings: the last to be dropped.
     memory: Mutex<Option<Box<dyn Send>>>,
 }
 
-/// What is served from some moment on.
+/// The contexts and rules that hold from some moment on.
 pub struct Served {
-    /// Unless a name says otherwise.
+    /// The default, for names that are not in `named`.
     pub context: Arc<Context>,
     /// By the server name.
     pub named: Vec<(String, Arc<Context>)>,
-    /// Who is turned away before the handshake.
+    /// Clients that are rejected before the handshake.
     pub blocked: Blocked,
 }
 
-/// What a lane is told while it runs.
+/// An order for the lanes while they run.
 pub enum Order {
     /// End with the last connection.
     Drain,
@@ -108,7 +109,7 @@ impl Control {
         self.lock().sockets = sockets;
     }
 
-    /// How many lanes there are, or will be.
+    /// The count of lanes that there are, or will be.
     pub fn lane_count(&self) -> usize {
         self.plan.lanes
     }
@@ -116,7 +117,7 @@ impl Control {
     /// Starts the lanes and waits until they accept.
     ///
     /// # Errors
-    /// The system, or what is to be served, does not allow it; none is left.
+    /// The system does not allow it, or the contexts cannot be served. No lane is left.
     pub fn start(&self) -> Result<(), String> {
         let (parts, sockets, generation, keys) = {
             let mut state = self.lock();
@@ -154,7 +155,7 @@ impl Control {
         outcome
     }
 
-    /// Tells the lanes, now or as soon as they run.
+    /// Passes an order to the lanes, now or as soon as they run.
     pub fn order(&self, order: Order) {
         let mut state = self.lock();
         match state.stage {
@@ -169,7 +170,7 @@ impl Control {
         }
     }
 
-    /// What each lane counts, once it runs.
+    /// The counters of each lane, once it runs.
     pub fn counters(&self) -> Vec<Arc<Counters>> {
         self.lock().counters.clone()
     }
@@ -265,7 +266,7 @@ impl Control {
         }
     }
 
-    /// The next generation, of what is to be served now.
+    /// The next generation, of the present contexts and rules.
     fn generation(&self, state: &mut State) -> Arc<Generation<Settings>> {
         state.number += 1;
         let named = state.named.iter().map(|(pattern, context)| Named {
@@ -302,10 +303,10 @@ impl Drop for Control {
     }
 }
 
-/// What was started, and where each lane finds its own mailbox.
+/// The started lanes, and the place in which each of them finds its own mailbox.
 type Started = (Vec<LaneHandle<Settings>>, Vec<Arc<OnceLock<Mailbox<Settings>>>>);
 
-/// There is one listener, whatever it listens on.
+/// There is one listener, independent of its address.
 const KEY: Address = Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 /// Private keys that a lane keeps decoded.
 const DECODED_KEYS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
@@ -315,7 +316,7 @@ fn stop_all(lanes: Vec<LaneHandle<Settings>>) {
         lane.post(Mail::Stop);
     }
     for lane in lanes {
-        // One that panicked has said so to JavaScript.
+        // One that panicked has reported it to JavaScript.
         let _ = lane.join();
     }
 }

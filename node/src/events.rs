@@ -82,7 +82,7 @@ impl Events {
     }
 }
 
-/// What is kept free for [`Event::Down`].
+/// Bytes that are kept free for [`Event::Down`].
 const DOWN_BYTES: usize = 1_024;
 /// The longest text of [`Event::Down`].
 pub const DOWN_TEXT_BYTES_MAX: usize = DOWN_BYTES - HEADER_BYTES;

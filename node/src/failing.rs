@@ -1,4 +1,4 @@
-//! Errors as JavaScript gets them: with `code` and what else Node's users look at.
+//! Errors as JavaScript gets them: with `code` and the other properties that Node's users look at.
 
 use std::io;
 
@@ -53,7 +53,7 @@ pub(crate) fn of_listen(env: &Env, error: &io::Error, place: &Place<'_>) -> Resu
     Ok(Error::from(thrown.to_unknown()))
 }
 
-/// What was to be listened on.
+/// The address of a `listen` that failed.
 #[derive(Default)]
 pub(crate) struct Place<'a> {
     /// A host or a path.
@@ -62,7 +62,7 @@ pub(crate) struct Place<'a> {
     pub(crate) port: Option<u32>,
 }
 
-/// Names of what `listen` fails by; JavaScript knows the others by their number.
+/// Names of the errors of `listen`. JavaScript knows the others by their number.
 fn code_of(errno: i32) -> Option<&'static str> {
     use rustix::io::Errno;
     let names = [

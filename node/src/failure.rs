@@ -1,8 +1,8 @@
-//! Why a handshake failed, in words for whoever runs the server.
+//! The reason why a handshake failed, in words for the operator.
 
 use sealane_lanes::cause::Cause;
 
-/// What happened, and whose fault it is.
+/// The event, and the party at fault.
 pub fn text(cause: Cause) -> &'static str {
     match cause {
         Cause::ClientCertificate => {

@@ -47,7 +47,7 @@ pub const regionBytes: u32 = {
     bytes
 };
 
-/// Where in `bytes` a ring can begin.
+/// The first place in `bytes` at which a ring can begin.
 #[napi]
 pub fn region(mut bytes: Uint8Array) -> u32 {
     // At most 127.

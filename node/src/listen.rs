@@ -1,4 +1,4 @@
-//! What a server listens on: an address, a path, or a socket that was opened elsewhere.
+//! The place that a server listens at: an address, a path, or a socket that was opened elsewhere.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use std::path::Path;
 use sealane_file_table::Descriptor;
 use sealane_lanes::listener::{Bind, adopt, bind_as, bind_unix};
 
-/// What JavaScript wants.
+/// JavaScript's options for it.
 #[derive(Clone, Debug, Default)]
 pub struct Where {
     /// An address; none: every one of this machine.
@@ -28,7 +28,7 @@ pub struct Where {
 }
 
 impl Where {
-    /// Sockets for so many lanes, and the address, if there is one.
+    /// Sockets for this number of lanes, and the address, if there is one.
     ///
     /// # Errors
     /// The system refuses.

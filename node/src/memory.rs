@@ -29,7 +29,7 @@ impl SharedRegion {
     /// # Errors
     /// The array is empty.
     pub fn new(mut array: Uint8Array) -> Result<Self, RegionError> {
-        // SAFETY: JavaScript waits for this call, and no lane has the region yet; the slice is gone
+        // SAFETY: JavaScript waits for this call, and no lane has the region yet. The slice is gone
         // before either goes on, and none is made of this array again.
         let slice = unsafe { array.as_mut() };
         let (start, len) = (NonNull::new(slice.as_mut_ptr()), slice.len());
@@ -38,14 +38,14 @@ impl SharedRegion {
         Ok(Self { start, len, _array: array })
     }
 
-    /// The end that writes to JavaScript. Whoever gets it drops it before this.
+    /// The end that writes to JavaScript. Its owner drops it before this region.
     ///
     /// # Errors
     /// The region is too small, or begins at an odd place.
     pub fn producer(&self) -> Result<Producer, RegionError> {
         // SAFETY: a shared buffer neither moves nor shrinks, and this keeps it: `Control` drops it
-        // when the lane that had the end was joined. JavaScript makes it anew, so all zeros, for
-        // each server and takes one end; whatever else it does to it, the ring's ends bear.
+        // when the lane that had the end was joined. JavaScript makes it for each server, so all
+        // zeros, and takes one end. The ring's ends bear any other bytes that it writes there.
         unsafe { Producer::attach(self.start, self.len, RING) }
     }
 
@@ -59,7 +59,7 @@ impl SharedRegion {
     }
 }
 
-/// Where in `array` the first byte lies at which a region can begin.
+/// The offset of the first byte in `array` at which a region can begin.
 pub fn first_aligned(array: &mut Uint8Array) -> usize {
     // SAFETY: as in `SharedRegion::new`.
     let address = unsafe { array.as_mut() }.as_ptr().addr();

@@ -1,16 +1,16 @@
-//! What lanes and JavaScript say to each other: a [`Header`] of four words, a payload, padding.
+//! Messages between lanes and JavaScript: a [`Header`] of four words, a payload, padding.
 //!
 //! ```text
 //! word 0  payload bytes          word 2  connection, low half
 //! word 1  kind | flags << 8      word 3  connection, high half
 //! ```
 //! Words are of 32 bits in the machine's order. A message takes a multiple of 16 bytes, so a header
-//! lies in one piece. `lib/message.js` has the same numbers; a test compares them.
+//! lies in one piece. `lib/message.js` has the same numbers, and a test compares them.
 //!
-//! Whatever comes from JavaScript may be anything: it is copied, then read, and a message that
-//! cannot be one is [`Broken`].
+//! Bytes from JavaScript may be anything: they are copied, then read, and a message that cannot be
+//! one is [`Broken`].
 
-/// What a lane tells JavaScript.
+/// A message from a lane to JavaScript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Event {
@@ -24,10 +24,10 @@ pub enum Event {
     Close = 4,
     /// Bytes of [`Command::Write`] that have left the lane.
     Credit = 5,
-    /// Which context shall this client get? Payload: the server name it asks for, if any.
+    /// A question for the client's context. Payload: the server name it asks for, if any.
     Hello = 6,
-    /// A handshake failed: cause, family, port, length of what follows the address, which is what
-    /// is wrong with the client's certificate in OpenSSL's words, and why in words.
+    /// A handshake failed: cause, family, port, length of the text behind the address. That text is
+    /// the fault of the client's certificate in OpenSSL's words. Then the reason in words.
     Failed = 7,
     /// Lines of a key log.
     KeyLog = 8,
@@ -35,16 +35,16 @@ pub enum Event {
     Down = 9,
 }
 
-/// What JavaScript tells a lane.
+/// A message from JavaScript to a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// JavaScript has consumed so many bytes of [`Event::Data`].
+    /// JavaScript has consumed this many bytes of [`Event::Data`].
     Credit(u32),
     /// The answer to [`Event::Hello`].
     Choose(u64),
     /// The connection shall be closed without a reset.
     Destroy,
-    /// The clean end of what is sent.
+    /// The clean end of JavaScript's data.
     End(Then),
     /// A socket option.
     Option(SocketOption),
@@ -56,25 +56,25 @@ pub enum Command {
     },
     /// The connection shall be closed with a reset.
     Reset,
-    /// So many [`Event::Open`] have been taken.
+    /// This many [`Event::Open`] have been taken.
     Taken(u32),
     /// The payload is plaintext for the client.
     Write(Option<Then>),
 }
 
-/// What follows the end of what is sent.
+/// The command behind the end of JavaScript's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing of what the client still sends is of interest.
+    /// Data that the client still sends is dropped.
     Destroy,
     /// The client's end is waited for.
     Wait,
 }
 
-/// What a [`Command::Option`] sets.
+/// The setting of a [`Command::Option`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketOption {
-    /// Probes after so many seconds without a byte; none: off.
+    /// Probes after this many seconds without a byte, or off.
     KeepAlive(Option<u32>),
     /// Small writes leave at once.
     NoDelay(bool),
@@ -87,7 +87,7 @@ pub struct Header {
     pub payload_len: usize,
     /// An [`Event`]'s number or a command's.
     pub kind: u8,
-    /// Bits whose meaning the kind decides.
+    /// Bits with a meaning that depends on the kind.
     pub flags: u32,
     /// The connection, or 0.
     pub id: u64,
@@ -99,16 +99,16 @@ impl Header {
         Self { payload_len, kind: event as u8, flags: 0, id }
     }
 
-    /// The header as it stands in a ring.
+    /// The header in its form in a ring.
     pub fn encode(self) -> [u8; HEADER_BYTES] {
-        // Whoever makes a header has kept to PAYLOAD_BYTES_MAX.
+        // The maker of a header has kept to PAYLOAD_BYTES_MAX.
         let payload_len = u32::try_from(self.payload_len).unwrap_or(u32::MAX);
         let [first, second] = [payload_len, u32::from(self.kind) | self.flags << 8];
         let words = u128::from(first) | u128::from(second) << 32 | u128::from(self.id) << 64;
         words.to_le_bytes()
     }
 
-    /// Reads what stands in a ring.
+    /// Reads a header in a ring.
     ///
     /// # Errors
     /// No message has so long a payload.
@@ -132,7 +132,7 @@ impl Header {
 }
 
 impl Command {
-    /// The command that `header` announces; `payload` is all of it, but for [`Command::Write`],
+    /// The command that `header` announces. `payload` is all of it, except for [`Command::Write`],
     /// which is read elsewhere.
     ///
     /// # Errors
@@ -157,12 +157,11 @@ impl Command {
     }
 }
 
-/// Bytes in a ring that are no message: JavaScript, or whoever else shares the memory, broke the
-/// rules.
+/// Bytes in a ring that are no message: JavaScript, or another user of the memory, broke the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
-/// Bytes of a header, and what a message's length is a multiple of.
+/// Bytes of a header. A message's length is a multiple of it.
 pub const HEADER_BYTES: usize = 16;
 /// Bytes of one payload.
 pub const PAYLOAD_BYTES_MAX: usize = 131_072;
@@ -172,7 +171,7 @@ pub const WINDOW_OUT: u32 = 262_144;
 pub const WINDOW_IN: u32 = 262_144;
 /// The [`Command::Choose`] that refuses the client.
 pub const CHOICE_REFUSE: u64 = u64::MAX;
-/// The [`Command::Choose`] that takes what the listener has.
+/// The [`Command::Choose`] that takes the listener's own context.
 pub const CHOICE_LISTENER: u64 = 0;
 
 /// The number of [`Command::Write`].

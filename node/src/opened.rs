@@ -14,7 +14,7 @@ use std::os::fd::RawFd;
 use sealane_engine::peer_chain::{PEER_CERTIFICATES_MAX, PEER_CHAIN_BYTES_MAX};
 use sealane_engine::session::ServerSession;
 
-/// What JavaScript learns of a connection at its beginning.
+/// The facts about a connection that JavaScript gets at its beginning.
 pub struct Opened<'a> {
     /// The TLS session.
     pub session: &'a ServerSession,
@@ -26,7 +26,7 @@ pub struct Opened<'a> {
     pub local: Option<SocketAddr>,
     /// Whether the client was asked for a certificate.
     pub asked: bool,
-    /// Why its certificate is not believed; empty if it is, or was not asked for.
+    /// The reason why its certificate is not trusted. Empty if it is, or was not asked for.
     pub authorization_error: &'a str,
     /// The socket through which the plaintext goes, if not through the rings.
     pub descriptor: Option<RawFd>,
@@ -35,7 +35,7 @@ pub struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// Writes the payload over what `into` held.
+    /// Writes the payload over the content of `into`.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
         let alpn = short(self.session.alpn().unwrap_or_default());
@@ -111,12 +111,13 @@ const RESUMED: u8 = 1;
 const VERIFIED: u8 = 2;
 const DESCRIPTOR: u8 = 4;
 const ASKED: u8 = 8;
-/// What a handshake lets in, each behind its length. A ticket of an older version may hold more.
+/// The most that a handshake admits, each behind its length. A ticket of an older version may hold
+/// more.
 const CHAIN_BYTES_MAX: usize = PEER_CHAIN_BYTES_MAX + PEER_CERTIFICATES_MAX * LENGTH_BYTES;
 const LENGTH_BYTES: usize = 4;
 
-/// Appends a client's certificates: its own, whatever its size, because a client whose certificate
-/// nobody sees must not be believed; and as many of its issuers as there is room for.
+/// Appends a client's certificates. The first is its own, of any size, because a client must not be
+/// trusted if its certificate is not shown. Then come as many of its issuers as there is room for.
 fn append<'a>(chain: impl Iterator<Item = &'a [u8]>, into: &mut Vec<u8>) {
     let mut bytes = 0;
     for (index, der) in chain.enumerate() {
@@ -130,7 +131,7 @@ fn append<'a>(chain: impl Iterator<Item = &'a [u8]>, into: &mut Vec<u8>) {
     }
 }
 
-/// The bytes that a length of 8 bits can tell, and that length. Names of hosts and protocols have
+/// The bytes that a length of 8 bits can count, and that length. Names of hosts and protocols have
 /// at most 255, and the errors are ours.
 fn short(bytes: &[u8]) -> (&[u8], u8) {
     u8::try_from(bytes.len()).map_or((&[], 0), |len| (bytes, len))

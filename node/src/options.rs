@@ -1,4 +1,5 @@
-//! From what JavaScript wrote of a context to the engine's [`Context`]: all mistakes at once.
+//! Converts JavaScript's options of a context to the engine's [`Context`], with all mistakes at
+//! once.
 
 mod chosen;
 
@@ -25,7 +26,7 @@ use zeroize::Zeroizing;
 /// A PEM text; it may hold a key.
 pub type Pem = Zeroizing<Vec<u8>>;
 
-/// What was written.
+/// The options as written.
 #[derive(Default)]
 pub struct Written {
     /// Chains.
@@ -36,9 +37,9 @@ pub struct Written {
     pub directory: Vec<PathBuf>,
     /// Authorities of clients.
     pub ca: Vec<Pem>,
-    /// Whether clients are told the names of those.
+    /// Whether clients get the names of those.
     pub ca_named: bool,
-    /// What they revoked.
+    /// Revocation lists of these authorities.
     pub crl: Vec<Pem>,
     /// Whether clients are asked for a certificate.
     pub request_cert: bool,
@@ -60,13 +61,13 @@ pub struct Written {
     pub honor_cipher_order: bool,
     /// Whether sessions are resumed.
     pub tickets: bool,
-    /// Whether secrets are told.
+    /// Whether secrets are logged.
     pub key_log: bool,
     /// Whether a client that asks for an unknown name is refused.
     pub refuse_unknown_names: bool,
 }
 
-/// A context that lanes can serve, and what is odd about it.
+/// A context that lanes can serve, and its oddities.
 pub struct Built {
     /// For the lanes.
     pub context: Arc<Context>,
@@ -74,14 +75,14 @@ pub struct Built {
     pub warnings: Vec<String>,
 }
 
-/// What is wrong with an option; the fault is the caller's.
+/// An error in an option. The fault is the caller's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The option.
     pub field: &'static str,
     /// The error code that Node's users know.
     pub code: &'static str,
-    /// What is wrong, and what to do.
+    /// The error and the remedy.
     pub message: String,
 }
 
@@ -220,7 +221,7 @@ impl Written {
             Some(key) if !holds_key => {
                 builder.add_pair(&label, chain, &format!("key[{key}]"), &self.key[key]);
             }
-            // Without a key of its own it is refused, in words.
+            // Without a key it is refused, in words.
             _ => builder.add(&label, chain),
         }
     }
@@ -252,7 +253,7 @@ fn code_of_file(error: &CertificateFileError) -> &'static str {
     }
 }
 
-/// Tries what every lane will do, so that it cannot fail there.
+/// Makes a replica as every lane will, so that it cannot fail there.
 fn materialise(context: &Arc<Context>) -> Result<(), Mistake> {
     let now = UnixSeconds(u64::try_from(now_s()).unwrap_or_default());
     let root = TicketRoot::shared(&[[0; 48]], TRIAL_LIFETIME_S);

@@ -77,7 +77,8 @@ impl Server {
         })
     }
 
-    /// Opens what the lanes will accept from. Returns its address, its path, or nothing.
+    /// Opens the sockets that the lanes will accept from. Returns the address, the path, or
+    /// nothing.
     #[napi(ts_return_type = "Address | string | null")]
     pub fn bind(&self, env: Env, r#where: WhereOptions) -> Result<Either3<Address, String, Null>> {
         let r#where = Where::from(r#where);
@@ -106,8 +107,8 @@ impl Server {
         AsyncTask::new(Starting { control: Arc::clone(&self.control) })
     }
 
-    /// Serves these contexts from now on, the first unless a name says otherwise, but not to whom
-    /// the rules of a `net.BlockList` name.
+    /// Serves these contexts from now on, the first for names without another. Clients that match
+    /// the rules of a `net.BlockList` are rejected.
     #[napi]
     pub fn publish(
         &self,
@@ -123,7 +124,7 @@ impl Server {
         }));
     }
 
-    /// Lets a lane be ready for a context that it may be told to choose.
+    /// Prepares a lane for a context that JavaScript may choose later.
     #[napi]
     pub fn provide(&self, lane: u32, context: ClassInstance<'_, Context>) {
         self.control.order(Order::Provide(lane as usize, context.shared()));
@@ -167,7 +168,7 @@ impl Server {
         next.map_or(-1, IntoRawFd::into_raw_fd)
     }
 
-    /// What the lanes count.
+    /// The counts of the lanes.
     #[napi]
     pub fn stats<'env>(&self, env: &'env Env) -> Result<Object<'env>> {
         stats::object(env, &self.control.counters(), &self.counts)
@@ -188,8 +189,8 @@ impl Server {
         AsyncTask::new(Stopping { control: Arc::clone(&self.control) })
     }
 
-    /// The same for the end of the process, when no promise is waited for: the lanes do what they
-    /// were told so far, and are gone when this returns.
+    /// The same for the end of the process, when no promise is awaited. The lanes carry out all
+    /// earlier orders, and are gone when this returns.
     #[napi]
     pub fn stop_now(&self) {
         self.control.stop();
@@ -208,7 +209,7 @@ impl Server {
     }
 }
 
-/// What is made for each lane.
+/// The parts that are made for each lane.
 #[derive(Default)]
 struct Made {
     parts: Vec<Parts>,

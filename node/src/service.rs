@@ -28,7 +28,7 @@ use crate::settings::{Counts, Settings};
 
 pub use orders::Task;
 
-/// What a bridge is made of.
+/// The parts that a bridge is made from.
 pub struct Parts {
     /// To JavaScript.
     pub events: Events,
@@ -36,14 +36,14 @@ pub struct Parts {
     pub commands: Commands,
     /// Rung by JavaScript when the lane sleeps.
     pub bell: Arc<OwnedFd>,
-    /// Takes JavaScript's ends of sockets, in the order of their [`Event::Open`]; JavaScript claims
-    /// them, and what it never claims is closed with the queue.
+    /// Takes JavaScript's ends of sockets, in the order of their [`Event::Open`]. JavaScript claims
+    /// them, and unclaimed ones are closed with the queue.
     pub descriptors: Sender<OwnedFd>,
     /// Wakes JavaScript.
     pub wake: Box<dyn Fn() + Send>,
-    /// Where the lane stops itself; whoever starts the lane puts it there.
+    /// The mailbox by which the lane stops itself. The code that starts the lane puts it there.
     pub mailbox: Arc<OnceLock<Mailbox<Settings>>>,
-    /// What is counted.
+    /// The counters.
     pub counts: Arc<Counts>,
     /// Connections that may be handed over and not taken.
     pub pending_max: usize,
@@ -54,12 +54,12 @@ pub struct Bridge {
     parts: Parts,
     /// Connections that found no room, the longest waiting first. Some of them have ended.
     stalled: VecDeque<ConnectionId>,
-    /// How many of them JavaScript does not know.
+    /// The count of those that JavaScript does not know.
     unopened: usize,
-    /// Connections that JavaScript knows and has not said to have taken.
+    /// Connections that JavaScript knows and has not reported as taken.
     untaken: usize,
-    /// What must be told and found no room: at most one for each connection that JavaScript knows,
-    /// and [`told::HELLOS_MAX`].
+    /// Events that must not be lost and found no room. At most one for each connection that
+    /// JavaScript knows, and [`told::HELLOS_MAX`].
     late: VecDeque<told::Late>,
     late_hellos: usize,
     /// Payloads are put together here.
@@ -70,15 +70,15 @@ pub struct Bridge {
     unannounced: usize,
 }
 
-/// How far the lane is from its end.
+/// The steps of a lane towards its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// A ring is broken, and JavaScript has been told or has said so; the lane must stop.
+    /// A ring is broken, and JavaScript knows. The lane must stop.
     Broken,
-    /// The lane has been told to stop.
+    /// The lane has the order to stop.
     Stopping,
-    /// JavaScript has been told of the end.
+    /// JavaScript knows of the end.
     Ended,
 }
 
@@ -147,7 +147,7 @@ impl Bridge {
         }
     }
 
-    /// Credits JavaScript for what has left the lane.
+    /// Credits JavaScript for bytes that have left the lane.
     fn tell_credit<K: Kernel>(&mut self, bridged: &mut Bridged, link: &Link<'_, K>) {
         let credit = bridged.credit(link.pending_len());
         if credit == 0 {
@@ -166,7 +166,7 @@ impl Service for Bridge {
     type Command = Task;
     type Settings = Settings;
 
-    /// The last bytes are awaited, as in Node, where a cut is the end of what may be read.
+    /// The last bytes are awaited. As in Node, a cut is the end of the bytes that may be read.
     const AWAITS_LAST_BYTES: bool = true;
 
     /// Connections end plainly, as at the end of a process.
@@ -311,7 +311,7 @@ impl Service for Bridge {
         _link: &mut Link<'_, K>,
         _settings: &Settings,
     ) -> Result<(), Cause> {
-        // What was left is offered again.
+        // The remaining bytes are offered again.
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What a generation brings for the hand-over, and what each lane counts of it.
+//! The settings of the hand-over in a generation, and each lane's counts of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use sealane_lanes::counters::Counter;
 
 use crate::blocked::Blocked;
 
-/// How a listener's connections are handed over.
+/// The hand-over of a listener's connections.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who is turned away before the handshake.
+    /// Clients that are rejected before the handshake.
     pub blocked: Arc<Blocked>,
     /// By which way.
     pub handover: Handover,
@@ -18,7 +18,7 @@ pub struct Settings {
     pub shutdown_timeout: Duration,
     /// Whether small writes leave at once.
     pub no_delay: bool,
-    /// When a silent client is probed, if ever.
+    /// The time after which a silent client is probed, if ever.
     pub keep_alive: Option<Duration>,
     /// Whether JavaScript chooses the context of each client.
     pub asks: bool,
@@ -35,7 +35,7 @@ pub enum Handover {
     Socket,
 }
 
-/// What one lane counts of its hand-over, beside what every lane counts.
+/// One lane's counts of its hand-over, in addition to those of every lane.
 #[derive(Debug, Default)]
 #[repr(align(128))] // two cache lines, as of sealane_lanes::counters::Counters
 pub struct Counts {

@@ -1,4 +1,4 @@
-//! How a lane wakes JavaScript ([`Waker`]), and whether a server keeps the process alive
+//! Wake-ups of JavaScript by a lane ([`Waker`]), and references that keep the process alive
 //! ([`Anchor`]).
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Waker {
     pub(crate) fn wake(&self, lane: u32) {
         let Some(called) = self.is_called.get(lane as usize) else { return };
         if !called.swap(true, Ordering::AcqRel) {
-            // When Node is closing there is nobody to wake.
+            // When Node is closing there is no JavaScript to wake.
             self.function.call(lane, ThreadsafeFunctionCallMode::NonBlocking);
         }
     }

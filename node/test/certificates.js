@@ -1,10 +1,10 @@
 'use strict';
 
 /**
- * Certificates of a test's own, made as it runs: authorities, leaves, and lists of the revoked.
+ * Certificates for tests, made as they run: authorities, leaves, and revocation lists.
  *
- * Written as DER by hand, because node's crypto makes keys and signatures but no certificates, and
- * a process of `openssl` per certificate would take most of the tests' time.
+ * Written as DER by hand, because node's crypto makes keys and signatures but no certificates. A
+ * process of `openssl` per certificate would take most of the tests' time.
  */
 
 const crypto = require('node:crypto');
@@ -51,7 +51,7 @@ function certificate(about) {
     cert: pem('CERTIFICATE', der),
     key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
   };
-  // Not enumerable: `...made` is what a server takes as options.
+  // Not enumerable: a server takes `...made` as options.
   const more = { privateKey, name: about.name, organization: about.organization, der, serial };
   for (const [name, value] of Object.entries(more)) Object.defineProperty(made, name, { value });
   return made;

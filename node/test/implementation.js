@@ -1,10 +1,11 @@
 'use strict';
 
 /**
- * What the tests run against: Sealane, or node's own tls and https as the oracle of its behaviour.
+ * The implementation under test: Sealane, or node's own tls and https as the oracle of its
+ * behaviour.
  *
  * IMPLEMENTATION=node or sealane (the default) chooses. For Sealane, HANDOVER=auto, ring or socket
- * and LANES=1..8 set what a test leaves open.
+ * and LANES=1..8 set the options that a test leaves open.
  */
 
 const https = require('node:https');
@@ -17,7 +18,7 @@ if (name !== 'node' && name !== 'sealane') {
 const isSealane = name === 'sealane';
 const package_ = isSealane ? require('..') : undefined;
 
-/** What a server of Sealane gets unless the test says otherwise. Node's own knows neither. */
+/** The options of a server of Sealane unless the test sets others. Node's own has neither. */
 const defaults = isSealane
   ? { lanes: Number(process.env.LANES || 2), handover: process.env.HANDOVER || 'auto' }
   : {};
@@ -45,8 +46,8 @@ function createServer(options, onRequest) {
 }
 
 /**
- * Gives an HTTP server of any kind (http, http2, what a framework made) its TLS: Sealane by
- * `attach`. There is no such thing in node, where the caller makes a secure server from the start.
+ * Gives an HTTP server of any kind (of http, http2 or a framework) its TLS: Sealane by `attach`.
+ * There is no such function in node, where the caller makes a secure server from the start.
  */
 function attach(server, options) {
   return package_.attach(server, { ...defaults, ...options });
@@ -58,7 +59,7 @@ function createSecureContext(options) {
 }
 
 /**
- * For what Sealane does otherwise than node on purpose: states both, gives the one that counts.
+ * For intended differences between Sealane and node: has both values, returns the one that counts.
  * @template T
  * @param {{ node: T, sealane: T }} both
  * @returns {T}
@@ -67,9 +68,9 @@ function differs(both) {
   return both[name];
 }
 
-/** Why a test runs only against Sealane, or `false` there: for node:test's `skip`. */
+/** The reason why a test runs only against Sealane, or `false` there: for node:test's `skip`. */
 const onlySealane = isSealane ? false : 'node has no such thing';
-/** Why a test runs only against node, or `false` there. */
+/** The reason why a test runs only against node, or `false` there. */
 const onlyNode = isSealane ? 'Sealane does not offer it' : false;
 
 module.exports = {

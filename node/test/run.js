@@ -1,8 +1,8 @@
 'use strict';
 
 /**
- * Runs the package's tests: every *.test.js below this folder, or those whose paths hold one of
- * the arguments. Exit code 0 if all passed.
+ * Runs the package's tests: every *.test.js below this folder, or those with one of the arguments
+ * in their path. Exit code 0 if all passed.
  *
  *   node test/run.js [PART-OF-PATH...]
  *   IMPLEMENTATION=node node test/run.js ported    (node's own tls as the oracle)
@@ -15,10 +15,10 @@ const { run } = require('node:test');
 const { spec: Spec } = require('node:test/reporters');
 const { NODE_TESTS, sourcePackage } = require('./outside/source.js');
 
-/** Each file is a process of its own; a test waits more than it computes. */
+/** Each file is a separate process, and a test waits more than it computes. */
 const FILES_AT_ONCE = 3;
 const FILE_LIMIT_MS = 600_000;
-/** What node's own implementation can be held to; the rest is Sealane's alone. */
+/** Tests that node's own implementation must pass too. The rest is Sealane's alone. */
 const OF_NODE_TOO = /^(clients|frameworks|life|ported)\//;
 /** It skips itself where they cannot be had. */
 const NEEDS_NODES_TESTS = 'short.test.js';
@@ -48,7 +48,8 @@ function fetchNodesTests() {
   try {
     sourcePackage(NODE_TESTS);
   } catch (error) {
-    // Such as no apt, no network, or a newer release, whose list is to be made anew by hand.
+    // Such as no apt, no network, or a newer release, with a list that has to be made again by
+    // hand.
     process.stderr.write(`run.js: node's own tests could not be fetched: ${error.message}\n`);
   }
 }

@@ -13,15 +13,15 @@ const { authority, leaf } = require('./certificates');
 const { createServer, createTLSServer } = require('./implementation');
 const { collect, event, until, within } = require('./within');
 
-/** The authority that clients trust unless a test says otherwise. */
+/** The authority that clients trust by default. */
 const ca = authority('Sealane test authority');
-/** The certificate that servers show unless a test says otherwise. */
+/** The certificate that servers show by default. */
 const ownLeaf = leaf(ca, ['localhost', '127.0.0.1', '::1']);
 /** Whether the loopback has an address of IPv6. */
 const hasIPv6 = Object.values(networkInterfaces())
   .flat()
   .some(({ address }) => address === '::1');
-/** Why a test about IPv6 is skipped, or `false`: for node:test's `skip`. */
+/** The reason why a test about IPv6 is skipped, or `false`: for node:test's `skip`. */
 const onlyIPv6 = hasIPv6 ? false : 'this machine has no IPv6';
 /** The same as options. */
 const own = { cert: ownLeaf.cert, key: ownLeaf.key };
@@ -64,7 +64,7 @@ function keep(ends, socket) {
 }
 
 async function stop(server, ends) {
-  // What a client has begun may still arrive here.
+  // Connections that a client has begun may still arrive here.
   server.on('secureConnection', (socket) => socket.destroy());
   for (const socket of ends) socket.destroy();
   if (!server.listening) return;
@@ -77,7 +77,7 @@ async function stop(server, ends) {
 }
 
 /**
- * A client's socket, not yet connected. Its errors reach those who ask for them.
+ * A client's socket, not yet connected. Its errors reach listeners only.
  * @returns {import('node:tls').TLSSocket}
  */
 function connect(t, server, options = {}) {
@@ -92,7 +92,7 @@ function connect(t, server, options = {}) {
   return client;
 }
 
-/** A client's socket whose handshake is done. */
+/** A client's socket after its handshake. */
 async function connected(t, server, options = {}) {
   const client = connect(t, server, options);
   await event(client, 'secureConnect');
@@ -120,8 +120,8 @@ async function pair(t, server, options = {}) {
 }
 
 /**
- * How a client that the server turns away sees it: the error, or undefined where the connection
- * just ends (TLS 1.3 lets a client believe that it is in until the server has judged it).
+ * The error of a client that the server rejects, or undefined where the connection just ends. TLS
+ * 1.3 lets a client believe that it is admitted until the server has judged it.
  */
 async function refused(t, server, options = {}) {
   const client = connect(t, server, options);
@@ -144,9 +144,9 @@ async function ticket(t, server, options = {}) {
 }
 
 /**
- * One request over a connection of its own, unless there is an agent.
- * @returns {Promise<{ status: number, headers: object, body: Buffer, text: string,
- *   socket: import('node:tls').TLSSocket }>}
+ * One request over a separate connection, unless there is an agent.
+ * @returns {Promise<{ status: number, headers: object, body: Buffer, text: string, socket:
+ * import('node:tls').TLSSocket }>}
  */
 function request(server, options = {}, body = undefined) {
   const { port } = server.address();
@@ -176,7 +176,9 @@ function request(server, options = {}, body = undefined) {
   );
 }
 
-/** A process that its last test leaves alive would hang the run: says so and ends it. */
+/**
+ * Ends a process that its last test leaves alive, with a message, because it would hang the run.
+ */
 function endProcessAfterTests() {
   require('node:test').after(() => {
     setTimeout(() => {
@@ -191,7 +193,7 @@ function endProcessAfterTests() {
 
 const LINGER_MS = 5_000;
 
-// A server in a process of its own that is no test must not become one.
+// A server in a separate process that is no test must not become one.
 if (require.main?.filename.endsWith('.test.js')) endProcessAfterTests();
 
 module.exports = {

@@ -1,7 +1,8 @@
 'use strict';
 
-// The clients of the soak: PORT CONNECTIONS AT-ONCE SEED. Each says its own number over and over,
-// wants it back, and sometimes leaves without a word; tells its parent when it got another's.
+// The clients of the soak: PORT CONNECTIONS AT-ONCE SEED. Each sends its own number over and over,
+// wants it back, and sometimes leaves without an end. It reports to its parent when it got
+// another's.
 
 const net = require('node:net');
 const tls = require('node:tls');
@@ -18,7 +19,7 @@ let begun = 0;
 let running = 0;
 let session;
 
-// Whose soak was interrupted, or ended, has nobody left to tell.
+// If the soak was interrupted, or ended, there is no parent to report to.
 process.once('disconnect', () => process.exit());
 for (let i = 0; i < atOnce; i += 1) next();
 
@@ -56,7 +57,7 @@ function connect(number) {
   });
   client.on('secureConnect', () => client.write(said));
   client.on('data', (chunk) => {
-    // Bytes come in order, so where each stands in its number is known.
+    // Bytes come in order, so the place of each in its number is known.
     for (let i = 0; i < chunk.length; i += 1) {
       if (chunk[i] !== said[(got + i) % 8]) {
         process.send(`connection ${number} got another's bytes`);

@@ -1,13 +1,13 @@
 'use strict';
 
 /**
- * The soak: connections by the million, destroyed at random by either end, while descriptors and
- * memory are watched and every byte is told apart by its connection.
+ * The soak: connections by the million, destroyed at random by either end. Descriptors and memory
+ * are watched, and every byte identifies its connection.
  *
  *   node --expose-gc test/soak.js [--connections N] [--at-once N] [--seed N]
  *
- * Clients are processes of their own, so what is watched is the server alone. Ends with code 0 if
- * nothing leaked and no connection got another's bytes.
+ * Clients are separate processes, so that only the server is watched. Ends with code 0 if nothing
+ * leaked and no connection got another's bytes.
  */
 
 const { fork } = require('node:child_process');
@@ -22,7 +22,7 @@ const REPORT_MS = 5_000;
 /** The part of the connections after which the first count is taken: pools are filled by then. */
 const WARM_UP = 0.1;
 const FDS_MORE_MAX = 8;
-/** Little beside what a leak of a few bytes in each of millions comes to. */
+/** Little compared with a leak of a few bytes in each of millions. */
 const BYTES_MORE_MAX = 64 * 1024 * 1024;
 /** No connection in so long: something hangs. */
 const STALL_MS = 60_000;
@@ -130,13 +130,13 @@ function serve(socket, chance, faults) {
     const lot = chance();
     if (lot < 0.15) socket.destroy();
     else if (lot < 0.25) socket.end(chunk);
-    // node cannot reset what is below its TLS.
+    // node cannot reset the connection below its TLS.
     else if (lot < 0.28 && isSealane) socket.resetAndDestroy();
     else socket.write(chunk);
   });
 }
 
-/** What is held when every connection is gone, or after a while. */
+/** The memory and descriptors when every connection is gone, or after a while. */
 async function quiet(live) {
   for (let i = 0; i < 200 && live.size > 0; i += 1) {
     await new Promise((resolve) => {

@@ -1,10 +1,10 @@
 'use strict';
 
-/** Waits that end: each names what it waits for, and fails when that does not come. */
+/** Waits that end: each names the awaited event, and fails when that does not come. */
 
 const { once } = require('node:events');
 
-/** No test depends on it; it only ends what would wait for ever. */
+/** No test depends on it: it only ends a wait that would last for ever. */
 const LIMIT_MS = 20_000;
 
 /**
@@ -34,7 +34,7 @@ function event(emitter, name) {
 }
 
 /**
- * Resolves when `condition()` holds; it is asked again after each few milliseconds.
+ * Resolves when `condition()` holds. It is asked again after each few milliseconds.
  * @param {() => boolean} condition
  * @param {string} what
  */

@@ -1,9 +1,10 @@
-//! What a schedule wants done, and what came of it.
+//! The actions that a schedule asks for, and their outcomes.
 
 use crate::{AuthorityId, CertificateId, UnixSeconds};
 
-/// One thing to do, to be answered by [`Schedule::happened`](crate::Schedule::happened) with its
-/// ticket: always, so that who does it gives each a time limit.
+/// One thing to do. Its caller always answers it by
+/// [`Schedule::happened`](crate::Schedule::happened) with its ticket, so each action needs a time
+/// limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ask the operator's service whether there may be a certificate for a name; the answer is an
@@ -21,7 +22,7 @@ pub enum Action {
     AskRenewalInfo {
         /// To answer with.
         ticket: Ticket,
-        /// Which certificate.
+        /// The certificate.
         id: CertificateId,
         /// The authority that issued it.
         authority: AuthorityId,
@@ -30,11 +31,11 @@ pub enum Action {
     Order {
         /// To answer with.
         ticket: Ticket,
-        /// Which certificate.
+        /// The certificate.
         id: CertificateId,
         /// The names to be in it.
         names: Vec<String>,
-        /// Where to order it.
+        /// The authority to order from.
         authority: AuthorityId,
         /// The order names the certificate in the store as the one that it replaces (RFC 9773,
         /// section 5): no limit of Let's Encrypt counts it then.
@@ -58,15 +59,15 @@ impl Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What came of an action.
+/// The outcome of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The action failed, of whatever kind.
+    /// The action, of any kind, failed.
     Failed(Failure),
     /// Another machine of the fleet has the lease, or the fleet has no order left; to look again
     /// at a moment. For an order.
     HeldByAnother {
-        /// When the lease ends if it is not kept, or when the fleet has an order left.
+        /// The time when the lease ends if it is not kept, or when the fleet has an order left.
         until: UnixSeconds,
     },
     /// The new certificate is in the store. For an order.
@@ -83,41 +84,42 @@ pub enum Outcome {
     },
     /// The authority's answer. For a question for renewal information.
     RenewalInfo {
-        /// When the suggested window begins.
+        /// The start of the suggested window.
         start: UnixSeconds,
-        /// When the suggested window ends.
+        /// The end of the suggested window.
         end: UnixSeconds,
-        /// What `Retry-After` says, in seconds from now.
+        /// The value of `Retry-After`, in seconds from now.
         retry_after_s: Option<u64>,
     },
 }
 
-/// How an action failed, which says when it is tried again.
+/// The kind of a failure. It decides when the action is retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Another order replaces the certificate already (`alreadyReplaced`): it is ordered anew,
-    /// without saying what it replaces.
+    /// Another order replaces the certificate already (`alreadyReplaced`). It is ordered again,
+    /// without `replaces`.
     AlreadyReplaced,
     /// The authority is not well, or asked too much, and named the moment until which it is to be
     /// left alone: a status of 503 or 429 with `Retry-After`.
     Away {
-        /// The moment told.
+        /// The moment that the authority named.
         until: UnixSeconds,
     },
-    /// A fault of this machine, such as a store that is full: says nothing about the authority.
+    /// A fault of this machine, such as a store that is full. It does not count against the
+    /// authority.
     Ours,
     /// The authority counted too much (`rateLimited`).
     RateLimited {
-        /// The moment told.
+        /// The moment that the authority named.
         until: UnixSeconds,
-        /// Whom it stops.
+        /// The orders that it stops.
         scope: Scope,
     },
     /// The authority will never do it: `rejectedIdentifier`, `caa`, `unsupportedIdentifier`,
     /// `badCSR` and the like.
     Refused,
-    /// Nobody's answer, or one that may be another later: the network, a status of 5xx, `badNonce`
-    /// after its retries, a time limit.
+    /// No answer, or one that may be another later: the network, a status of 5xx, `badNonce` after
+    /// its retries, a time limit.
     TryLater,
     /// The authority looked for a challenge and did not find it.
     Validation {
@@ -126,10 +128,11 @@ pub enum Failure {
     },
 }
 
-/// Whom a `rateLimited` stops.
+/// The orders that a `rateLimited` stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything ordered with the account; also where the authority's text does not say.
+    /// Everything ordered with the account. Also the default if the authority's text names no
+    /// scope.
     Account,
     /// This certificate alone: its names, its registered domain, or its set of names.
     Certificate,

@@ -1,4 +1,4 @@
-//! An authority: its limits, whether it is away, and what was ordered of it.
+//! An authority: its limits, whether it is away, and the count of its orders.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::{CertificateId, DAY_S, HOUR_S, Rate, Spent, UnixSeconds, retry};
 pub struct Authority {
     /// The directory has `renewalInfo`.
     pub has_renewal_info: bool,
-    /// How much may be ordered.
+    /// Rate limits of orders.
     pub limits: Limits,
 }
 
@@ -23,8 +23,8 @@ impl Authority {
     }
 }
 
-/// How much may be ordered with one account; none is no limit, or one that the fleet keeps. An
-/// order that says what it replaces, in the window of that, is not counted at all.
+/// Rate limits of one account. `None` is no limit, or one that the fleet keeps. An order that names
+/// the certificate it replaces, in the window of that, is not counted at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// New orders of the account.
@@ -41,7 +41,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What Let's Encrypt allows without an override.
+    /// Let's Encrypt's limits without an override.
     #[must_use]
     pub fn lets_encrypt() -> Self {
         Self {
@@ -63,7 +63,7 @@ pub const AWAY_FAILURES: u32 = 3;
 /// The longest that an authority is left alone while it is away.
 pub const AWAY_S_MAX: u64 = HOUR_S;
 
-/// What a schedule knows of an authority.
+/// The state of an authority in a schedule.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) authority: Authority,
@@ -71,7 +71,7 @@ pub(crate) struct Account {
     failures: u32,
     /// Nothing is ordered before.
     stopped_until: UnixSeconds,
-    /// The authority told us to stop, until then.
+    /// The end of a pause that the authority asked for.
     told_until: UnixSeconds,
     orders: Spent,
     domains: HashMap<Box<str>, Spent>,
@@ -97,12 +97,12 @@ impl Account {
         (self.stopped_until > now).then_some(self.stopped_until)
     }
 
-    /// Until when the authority told us to stop, if that is to come.
+    /// The end of a pause that the authority asked for, if it is in the future.
     pub(crate) fn told_until(&self, now: UnixSeconds) -> Option<UnixSeconds> {
         (self.told_until > now).then_some(self.told_until)
     }
 
-    /// An authority that is away, or told us to stop: what is urgent looks for another.
+    /// Whether an authority is away, or asked for a pause: urgent orders fail over to another.
     pub(crate) fn is_away(&self, now: UnixSeconds) -> bool {
         self.failures >= AWAY_FAILURES || self.told_until > now
     }
@@ -112,7 +112,7 @@ impl Account {
         if self.failures >= AWAY_FAILURES { 1 } else { crate::ORDERS_IN_FLIGHT_MAX }
     }
 
-    /// The authority answered, whatever it said.
+    /// Notes that the authority answered, with success or an error.
     pub(crate) fn answered(&mut self) {
         self.failures = 0;
     }
@@ -127,13 +127,13 @@ impl Account {
         }
     }
 
-    /// The authority told us to stop.
+    /// Stops orders until the authority's pause ends.
     pub(crate) fn stop(&mut self, until: UnixSeconds) {
         self.told_until = self.told_until.max(until);
         self.stopped_until = self.stopped_until.max(until);
     }
 
-    /// When the account has an order left: now, or later.
+    /// The time when the account has an order left: now, or later.
     pub(crate) fn order_free_at(&self, now: UnixSeconds) -> UnixSeconds {
         self.authority.limits.orders.map_or(now, |rate| rate.free_at(self.orders, now))
     }
@@ -152,8 +152,8 @@ impl Account {
         }
     }
 
-    /// Takes one of exactly these names, and if it is not a renewal one of each registered domain;
-    /// says when they may be ordered.
+    /// Takes one of exactly these names, and if it is not a renewal one of each registered domain.
+    /// Returns when they may be ordered.
     pub(crate) fn reserve(
         &mut self,
         id: CertificateId,
@@ -176,7 +176,8 @@ impl Account {
         at
     }
 
-    /// Gives back what [`reserve`](Self::reserve) took, because no certificate came of it.
+    /// Gives back the share that [`reserve`](Self::reserve) took, because no certificate was
+    /// issued.
     pub(crate) fn give_back(&mut self, id: CertificateId, domains_of: &[String]) {
         let limits = &self.authority.limits;
         if let (Some(rate), Some(spent)) = (limits.duplicates, self.duplicates.get_mut(&id)) {
@@ -191,7 +192,7 @@ impl Account {
         }
     }
 
-    /// Drops what is long over, whenever a table has doubled.
+    /// Drops entries that are long over, whenever a table has doubled.
     fn prune(&mut self, now: UnixSeconds) {
         if self.domains.len() == self.domains.capacity() {
             self.domains.retain(|_, spent| !spent.is_nothing(now));
@@ -210,9 +211,9 @@ fn registered_domains(names: &[String]) -> Vec<&str> {
     domains
 }
 
-/// The domain that somebody registered, near enough without the list of public suffixes: the last
-/// two labels, or three of a country's second level (`example.co.uk`, `example.com.br`). Where the
-/// authority counts otherwise it says so, and the certificate waits until the moment it tells.
+/// The registered domain of a name, near enough without the list of public suffixes: the last two
+/// labels, or three of a country's second level (`example.co.uk`, `example.com.br`). An authority
+/// that counts otherwise answers with a moment, and the certificate waits until then.
 pub(crate) fn registered_domain(name: &str) -> &str {
     let mut ends = name.rmatch_indices('.').map(|(at, _)| at);
     let (Some(first), Some(second)) = (ends.next(), ends.next()) else { return name };

@@ -16,8 +16,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// The moment to renew it if no authority says more: after two thirds of its life, or after
-    /// half of one that is short.
+    /// The moment to renew it unless an authority suggests another. That is after two thirds of its
+    /// life, or after half of a short one.
     #[must_use]
     pub fn renew_at(&self) -> UnixSeconds {
         let life_s = self.life_s();
@@ -32,8 +32,8 @@ impl Held {
         is_sound.then(|| UnixSeconds(random.u64(window.start.0..=window.end.0)))
     }
 
-    /// When a replacement has to be there at the latest: at its end, or at that of a window which
-    /// begins in the first half of its life, as if it is to be revoked.
+    /// The latest time for a replacement: its end. If a window begins in the first half of its
+    /// life, as for a certificate that is to be revoked, it is the window's end.
     pub(crate) fn deadline(&self, window: Option<Window>) -> UnixSeconds {
         let half = self.not_before.plus(self.life_s() / 2);
         match window {
@@ -42,7 +42,7 @@ impl Held {
         }
     }
 
-    /// When a third is left of the time between `renew_at` and the deadline.
+    /// The time when a third is left between `renew_at` and the deadline.
     pub(crate) fn urgent_at(renew_at: UnixSeconds, deadline: UnixSeconds) -> UnixSeconds {
         UnixSeconds(deadline.0 - deadline.since(renew_at) / 3)
     }
@@ -55,9 +55,9 @@ impl Held {
 /// The time in which an authority would like a certificate renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// When it begins.
+    /// The first second.
     pub start: UnixSeconds,
-    /// When it ends.
+    /// The last second.
     pub end: UnixSeconds,
 }
 

@@ -1,4 +1,4 @@
-//! Certificates for names that a client asked for and nobody configured.
+//! Certificates for names that a client asked for and that are not configured.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -6,12 +6,13 @@ use fastrand::Rng;
 
 use crate::{CertificateId, HOUR_S, Rate, Spent, UnixSeconds, retry};
 
-/// What on-demand certificates may cost.
+/// Limits of on-demand certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnDemand {
     /// Names that are asked about or ordered at the same time.
     pub waiting_max: usize,
-    /// Names that are remembered as refused; the one whose refusal ends first goes first.
+    /// Names that are remembered as refused. Beyond it, the one with the refusal that ends first is
+    /// dropped.
     pub refused_max: usize,
     /// Names that are asked about in a time.
     pub rate: Rate,
@@ -23,10 +24,10 @@ impl Default for OnDemand {
     }
 }
 
-/// What becomes of a name that a client asked for.
+/// The answer for a name that a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// The service is going to be asked: [`Schedule::next`](crate::Schedule::next) says so.
+    /// The service is going to be asked, by an action of [`Schedule::next`](crate::Schedule::next).
     Begun,
     /// Too many names are under way, or came in the last minute: nothing is remembered of this one.
     Full,
@@ -96,7 +97,7 @@ impl Demands {
         Demand::Begun
     }
 
-    /// The name is under way, and nobody is to be asked about it.
+    /// Notes that the name is under way, without a question to the service.
     pub(crate) fn begin(&mut self, id: CertificateId, name: &str) {
         self.under_way.insert(name.to_owned(), id);
     }
@@ -112,7 +113,7 @@ impl Demands {
         !self.queue.is_empty()
     }
 
-    /// There is a certificate for the name now, or nobody wants one any more.
+    /// Ends the demand: there is a certificate for the name now, or none is wanted any more.
     pub(crate) fn end(&mut self, name: &str) {
         self.under_way.remove(name);
         self.queue.retain(|queued| queued != name);
@@ -121,8 +122,8 @@ impl Demands {
         }
     }
 
-    /// Nobody could say whether there may be a certificate for the name: it is asked about again
-    /// after the shortest time, and this counts for no row.
+    /// Notes that the service did not answer whether there may be a certificate for the name. It is
+    /// asked again after the shortest time, and this does not count as a refusal.
     pub(crate) fn put_off(&mut self, now: UnixSeconds, name: &str, random: &mut Rng) {
         self.remember(now, name, false, random);
     }
@@ -138,7 +139,7 @@ impl Demands {
         if let Some(refusal) = &before {
             self.refused_until.remove(&(refusal.until, name.to_owned()));
         }
-        // A row ends when nobody asked for as long as the longest refusal.
+        // A row of refusals ends after as long without a question as the longest refusal.
         let in_a_row = before.filter(|refusal| now.since(refusal.until) <= REFUSED_S_MAX);
         let count = in_a_row.map_or(0, |refusal| refusal.count).saturating_add(is_counted.into());
         let doubled = if is_counted { count } else { 1 };

@@ -1,17 +1,17 @@
-//! Which machine of a fleet looks after a certificate.
+//! Assignment of certificates to the machines of a fleet.
 
 use crate::CertificateId;
 
-/// A machine of a fleet, by a number of its own that it keeps.
+/// A machine of a fleet, by a number that it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MachineId(pub u64);
 
-/// The machine, of those that are alive, whose schedule has the certificate: the one with the
-/// highest weight for it (rendezvous hashing). Whoever has the same list comes to the same answer,
-/// and a machine that comes or goes moves only its own share.
+/// The machine, of those that are alive, that has the certificate in its schedule: the one with the
+/// highest weight for it (rendezvous hashing). All machines with the same list come to the same
+/// answer, and a machine that comes or goes moves only its own share.
 ///
-/// It keeps a thousand machines from asking for the same lease; that one name is ordered once is
-/// the lease's doing, also while machines have different lists.
+/// It keeps a thousand machines from asking for the same lease. The lease, and not this function,
+/// ensures that one name is ordered once, also while machines have different lists.
 pub fn keeper(
     certificate: CertificateId,
     machines: impl IntoIterator<Item = MachineId>,

@@ -1,16 +1,15 @@
-//! When a certificate is renewed, by which authority, and what is tried again: the plan of one
-//! machine, as a function of time and of what happened.
+//! The renewal plan of one machine: when a certificate is renewed, by which authority, and when to
+//! retry. It is a function of time and of past outcomes.
 //!
 //! ```text
 //!   the store's certificates --want-->  +----------+  --next-->  Order, AskRenewalInfo,
 //!   a hello without one --on_demand-->  | Schedule |             AskPermission, each a ticket
-//!   what came of a ticket -happened-->  +----------+  --wake_at--> when to ask for more
+//!   outcome of a ticket ---happened-->  +----------+  --wake_at--> when to ask for more
 //! ```
 //!
-//! [`Schedule`] has no socket, no clock, no file and no thread: time is an argument, chance comes
-//! from a seed, and whoever drives it does what the [`Action`]s say and reports each with its
-//! [`Ticket`] and an [`Outcome`]. So an agent process and a simulation of a thousand machines run
-//! the same code.
+//! [`Schedule`] has no socket, no clock, no file and no thread: time is an argument, and chance
+//! comes from a seed. Its caller does each [`Action`], and reports it with its [`Ticket`] and an
+//! [`Outcome`]. So an agent process and a simulation of a thousand machines run the same code.
 //!
 //! ```
 //! use sealane_renewal::{
@@ -35,49 +34,55 @@
 //! assert!(schedule.due(CertificateId(1)).is_some_and(|at| at >= now.plus(59 * 86_400)));
 //! ```
 //!
-//! # When
-//! - An authority with renewal information (ARI, RFC 9773) is asked within six hours, and again
-//!   when its `Retry-After` says, at least a minute and at most a day later. Renewal is at a moment
-//!   of the window that is drawn once for each window, evenly; a window in the past means now. A
-//!   window that ends before it begins, or after the certificate, counts as none.
-//! - Without a window: after two thirds of the lifetime; after half of one under ten days.
-//! - What is due goes by how soon it runs out, and a certificate that there is none of yet as if
-//!   it ran out in [`NEW_PATIENCE_S`]. Never more than [`ORDERS_IN_FLIGHT_MAX`] orders are under
-//!   way: 100,000 certificates at start go by their own dates, and those overdue one by one.
-//! - After a failure a minute or two, twice as long each time, up to a day, with chance in it; but
-//!   while the certificate in the store is still good never longer than a third of what is left of
-//!   it, or an hour. A name that failed its validation counts for every certificate with it.
+//! # Time of renewal
+//! - An authority with renewal information (ARI, RFC 9773) is asked within six hours. It is asked
+//!   again after its `Retry-After`, at least a minute and at most a day later. Renewal is at a
+//!   moment of the window that is drawn once for each window, evenly. A window in the past means
+//!   now. A window that ends before it begins, or after the certificate, counts as none.
+//! - Without a window: after two thirds of the lifetime, or after half of one under ten days.
+//! - Due certificates are ordered by how soon they expire. A missing certificate counts as if it
+//!   expired in [`NEW_PATIENCE_S`]. Never more than [`ORDERS_IN_FLIGHT_MAX`] orders are under way:
+//!   100,000 certificates at start go by their own dates, and those overdue one by one.
+//! - After a failure, a retry comes after a minute or two, then twice as long each time, up to a
+//!   day, with chance in it. While the certificate in the store is still good, the wait is never
+//!   longer than a third of its remaining life, or an hour. A name that failed its validation
+//!   counts for every certificate with it.
 //!
-//! # By whom
-//! Authorities stand in order of preference. One is **away** after [`AWAY_FAILURES`] failures in a
-//! row that are its own or the network's, for a minute, then twice as long up to an hour; then one
-//! order tries it. While it is away, or told us to stop, a certificate that has more than a
-//! third of
-//! its margin left (from the moment it was due to its end) waits for it; one that has less, or that
-//! there is none of, goes to the next. So a short absence moves nothing, and a long one moves
-//! certificates while two tries are left at the worst of waits. What an authority refuses for good
-//! goes to the next at once, and when all did, is tried again in a day.
+//! # Choice of an authority
+//! Authorities are in order of preference. One is **away** after [`AWAY_FAILURES`] failures in a
+//! row that are its own or the network's. It is away for a minute, then twice as long up to an
+//! hour. Then one order tries it.
+//!
+//! While it is away, or has asked for a pause, a certificate with more than a third of its margin
+//! left waits for it. The margin is the time from the moment it was due to its end. A certificate
+//! with less margin, or a missing one, fails over to the next authority. So a short absence moves
+//! nothing, and a long one moves certificates while two tries are left at the worst of waits. A
+//! certificate that an authority refuses for good goes to the next at once. If all refuse it, it is
+//! retried in a day.
 //!
 //! # Limits
-//! Each authority has [`Limits`], as Let's Encrypt publishes them. An order that says which
-//! certificate it `replaces` is exempt, so it is said whenever the authority has renewal
+//! Each authority has [`Limits`], as Let's Encrypt publishes them. An order that names the
+//! certificate that it `replaces` is exempt. So it names it whenever the authority has renewal
 //! information and issued the certificate in the store. `rateLimited` stops the whole account until
-//! the moment told, or the certificate alone where the authority says that it is about that. A
+//! the moment in the answer, or the certificate alone where the authority limits it to that. A
 //! refusal of any other kind that names a moment stops the account until then too, and counts as a
 //! failure.
 //!
-//! # Who may
-//! On one machine everybody. In a fleet each certificate has one [`keeper()`] among the machines
-//! that are alive, and who is given an [`Action::Order`] takes a lease of the fleet's store first;
-//! if another has it the answer is [`Outcome::HeldByAnother`]. A schedule counts what it ordered
-//! itself, and is told of others what they were told ([`Schedule::learn_told`],
-//! [`Schedule::learn_failing`]). The agent leaves it at that. Whoever wants to keep an account's
-//! limits without being refused has a [`Spent`] for each in the fleet's store, changed by compare
-//! and swap, and answers the same where that leaves no order, as the simulation does.
+//! # Fleets
+//! On one machine there is no other that could order. In a fleet each certificate has one
+//! [`keeper()`] among the machines that are alive. The machine that gets an [`Action::Order`] takes
+//! a lease of the fleet's store first. If another has it the answer is [`Outcome::HeldByAnother`].
 //!
-//! # What it costs
-//! What is not due is not looked at: [`Schedule::next`] takes time for what it hands out and what
-//! became due since the last call, each with the logarithm of all.
+//! A schedule counts its own orders, and learns the limits that other machines ran into
+//! ([`Schedule::learn_told`], [`Schedule::learn_failing`]). The agent leaves it at that. To keep an
+//! account's limits without being refused, a caller has a [`Spent`] for each in the fleet's store,
+//! changed by compare and swap. It answers the same where that leaves no order, as the simulation
+//! does.
+//!
+//! # Cost
+//! Certificates that are not due are not looked at. [`Schedule::next`] takes time for the actions
+//! that it returns and the certificates that became due since the last call, each with the
+//! logarithm of all.
 #![forbid(unsafe_code)]
 
 mod action;
@@ -103,7 +108,7 @@ pub use schedule::{CertificateId, Failing, Schedule, Settings};
 pub struct UnixSeconds(pub u64);
 
 impl UnixSeconds {
-    /// The time so many seconds later.
+    /// The time this many seconds later.
     #[must_use]
     pub fn plus(self, seconds: u64) -> Self {
         Self(self.0.saturating_add(seconds))
@@ -122,13 +127,13 @@ pub const ORDERS_IN_FLIGHT_MAX: usize = 5;
 pub const RENEWAL_ASKS_IN_FLIGHT_MAX: usize = 5;
 /// Questions to the operator's service under way at the same time.
 pub const PERMISSION_ASKS_IN_FLIGHT_MAX: usize = 5;
-/// How long a certificate that there is none of yet may wait behind those that run out sooner.
+/// The longest time that a missing certificate may wait behind those that expire sooner.
 pub const NEW_PATIENCE_S: u64 = 3 * DAY_S;
-/// How long until an authority is asked for renewal information, if it does not say.
+/// The time until an authority is asked for renewal information again, if it names none.
 pub const RENEWAL_ASK_S: u64 = 6 * HOUR_S;
 /// The soonest that an authority may be asked for renewal information again.
 pub const RENEWAL_ASK_S_MIN: u64 = 60;
-/// The latest that an authority is asked for renewal information again, whatever it says.
+/// The latest that an authority is asked for renewal information again, independent of its answer.
 pub const RENEWAL_ASK_S_MAX: u64 = DAY_S;
 
 const HOUR_S: u64 = 3_600;

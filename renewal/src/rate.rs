@@ -1,12 +1,12 @@
-//! So many in a period, kept as one number.
+//! A rate limit, kept as one number.
 
 use crate::UnixSeconds;
 
-/// How many of something may be in a period, as Let's Encrypt counts: a bucket that holds `count`
-/// and gets one back every `period_s / count`.
+/// A rate limit as Let's Encrypt counts: a bucket that holds `count` and gets one back every
+/// `period_s / count`.
 ///
-/// A tenth of the bucket is never used: for clocks that differ, and for others who order with the
-/// same account.
+/// A tenth of the bucket is never used: for clocks that differ, and for other orders with the same
+/// account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u32,
@@ -14,13 +14,13 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many, at least one, in so many seconds.
+    /// A limit of `count`, at least one, in `period_s` seconds.
     #[must_use]
     pub fn new(count: u32, period_s: u64) -> Self {
         Self { count: count.max(1), period_s }
     }
 
-    /// How many.
+    /// The size of the bucket.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
@@ -45,7 +45,7 @@ impl Rate {
         Ok(())
     }
 
-    /// Takes the next one that is left, and says when that may be used: now, or later.
+    /// Takes the next one that is left, and returns when that may be used: now, or later.
     pub fn reserve(&self, spent: &mut Spent, now: UnixSeconds) -> UnixSeconds {
         let at = self.free_at(*spent, now);
         spent.until_ms = spent.until_ms.max(millis(now)).saturating_add(self.interval_ms());
@@ -57,7 +57,7 @@ impl Rate {
         spent.until_ms = spent.until_ms.saturating_sub(self.interval_ms());
     }
 
-    /// When one is left: now, or later.
+    /// The time when one is left: now, or later.
     #[must_use]
     pub fn free_at(&self, spent: Spent, now: UnixSeconds) -> UnixSeconds {
         let depth_ms = self.interval_ms().saturating_mul(self.used().into());
@@ -75,7 +75,7 @@ impl Rate {
     }
 }
 
-/// What is spent of a [`Rate`]: the moment at which its bucket is full again. A fleet keeps it as
+/// The used part of a [`Rate`]: the moment at which its bucket is full again. A fleet keeps it as
 /// one number in its store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spent {

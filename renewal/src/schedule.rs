@@ -1,4 +1,4 @@
-//! The plan of one machine: what is due, and what came of what was done.
+//! The plan of one machine: due actions, and the effects of their outcomes.
 
 mod due;
 mod order;
@@ -17,7 +17,7 @@ use due::{Queues, State};
 pub use order::Failing;
 use order::{Ordered, Reserved};
 
-/// Which certificates a machine looks after, and what to do when.
+/// The certificates that a machine keeps, and the time of the next action for each.
 #[derive(Debug)]
 pub struct Schedule {
     random: Rng,
@@ -25,7 +25,7 @@ pub struct Schedule {
     /// Boxed: half of the places of a table may be empty, and each takes as much as a full one.
     certificates: HashMap<CertificateId, Box<Certificate>>,
     queues: Queues,
-    /// Names whose validation failed last.
+    /// Names that failed their last validation.
     failing: HashMap<Box<str>, Failing>,
     demands: Demands,
     flights: HashMap<Ticket, Flight>,
@@ -55,11 +55,12 @@ impl Schedule {
         }
     }
 
-    /// Looks after a certificate with these names, of which the store holds this one or none; the
-    /// same again when the store's has changed, by whomever. What is under way for it goes on.
+    /// Takes on a certificate with these names. `held` is the one in the store, if there is one. It
+    /// is called again whenever the one in the store has changed, for any reason. An action that is
+    /// under way for it goes on.
     ///
-    /// What is known already changes nothing, so it may be said as often as one likes; returns
-    /// whether it was news.
+    /// A call without a change has no effect, so it may be repeated. Returns whether something
+    /// changed.
     pub fn want(
         &mut self,
         now: UnixSeconds,
@@ -111,8 +112,8 @@ impl Schedule {
         self.certificates.get(&id)?.held
     }
 
-    /// Looks after a certificate no longer. What is under way for it goes on, and its outcome
-    /// changes nothing.
+    /// Drops a certificate. An action that is under way for it goes on, and its outcome changes
+    /// nothing.
     pub fn forget(&mut self, id: CertificateId) {
         self.give_back(id);
         let Some(certificate) = self.certificates.remove(&id) else { return };
@@ -126,8 +127,9 @@ impl Schedule {
         }
     }
 
-    /// A client asked for a name that no certificate is for; `id` is what its certificate would be.
-    /// It is asked about once, however many clients come, and ordered if the service allows it.
+    /// Takes a name that a client asked for and no certificate covers. `id` is that of its future
+    /// certificate. The service is asked once, however many clients come, and the certificate is
+    /// ordered if the service allows it.
     pub fn on_demand(&mut self, now: UnixSeconds, id: CertificateId, name: &str) -> Demand {
         match self.certificates.get(&id) {
             Some(certificate) if certificate.held.is_some() => Demand::Held,
@@ -157,8 +159,8 @@ impl Schedule {
         self.next_permission().or_else(|| self.next_order(now)).or_else(|| self.next_ask(now))
     }
 
-    /// When [`next`](Self::next) is to be called again, if nothing happens before; none if
-    /// something has to happen first.
+    /// The time to call [`next`](Self::next) again, if nothing happens before. `None` if something
+    /// has to happen first.
     #[must_use]
     pub fn wake_at(&self, now: UnixSeconds) -> Option<UnixSeconds> {
         let can_ask_permission = self.permission_asks_in_flight < PERMISSION_ASKS_IN_FLIGHT_MAX;
@@ -169,8 +171,8 @@ impl Schedule {
         [ask, self.order_at(now)].into_iter().flatten().min().map(|at| at.max(now))
     }
 
-    /// Notes what came of an action. A ticket that is not under way changes nothing; an outcome of
-    /// another kind of action counts as [`Failure::TryLater`](crate::Failure::TryLater).
+    /// Takes the outcome of an action. A ticket that is not under way changes nothing. An outcome
+    /// of another kind of action counts as [`Failure::TryLater`](crate::Failure::TryLater).
     pub fn happened(&mut self, now: UnixSeconds, ticket: Ticket, outcome: Outcome) {
         match self.flights.remove(&ticket) {
             Some(Flight::Order(order)) => {
@@ -189,7 +191,7 @@ impl Schedule {
         }
     }
 
-    /// How many certificates it looks after.
+    /// The count of certificates that it keeps.
     #[must_use]
     pub fn len(&self) -> usize {
         self.certificates.len()
@@ -201,7 +203,8 @@ impl Schedule {
         self.certificates.is_empty()
     }
 
-    /// When a certificate is looked at next; none if it is not known, or an order is under way.
+    /// The time when a certificate is looked at next. `None` if it is not known, or an order is
+    /// under way.
     #[must_use]
     pub fn due(&self, id: CertificateId) -> Option<UnixSeconds> {
         let certificate = self.certificates.get(&id)?;
@@ -212,13 +215,13 @@ impl Schedule {
         }
     }
 
-    /// Until when an authority told the account to stop, if that is to come.
+    /// The end of a pause that an authority asked for, if it is in the future.
     #[must_use]
     pub fn told_until(&self, now: UnixSeconds, authority: AuthorityId) -> Option<UnixSeconds> {
         self.accounts.get(authority.place())?.told_until(now)
     }
 
-    /// Learns what an authority told a process before this one, or another machine.
+    /// Learns of a pause that an authority asked of an earlier process, or of another machine.
     pub fn learn_told(&mut self, authority: AuthorityId, until: UnixSeconds) {
         if let Some(account) = self.accounts.get_mut(authority.place()) {
             account.stop(until);
@@ -273,7 +276,7 @@ impl Schedule {
         self.place(now, id);
     }
 
-    /// Takes what an authority says of a certificate's window.
+    /// Takes the window of a certificate from its authority's answer.
     fn informed(&mut self, now: UnixSeconds, id: CertificateId, outcome: &Outcome) {
         let Some(certificate) = self.certificates.get_mut(&id) else { return };
         let Outcome::RenewalInfo { start, end, retry_after_s } = *outcome else {
@@ -292,7 +295,7 @@ impl Schedule {
             let moment = held.moment_in(window, &mut self.random);
             certificate.info.window = moment.map(|_| window);
             certificate.renew_at = moment.unwrap_or_else(|| held.renew_at());
-            // Who waits after a failure goes on waiting.
+            // A certificate that waits after a failure goes on waiting.
             if certificate.failures == 0 && certificate.state != State::Ordering {
                 self.queues.remove(id, certificate);
                 certificate.due = certificate.renew_at;
@@ -303,8 +306,9 @@ impl Schedule {
         self.plan_ask(now, id, Some(wait_s.clamp(RENEWAL_ASK_S_MIN, RENEWAL_ASK_S_MAX)));
     }
 
-    /// Plans the next question for renewal information: in so many seconds and a little more; or
-    /// somewhere in the first hours, so that a start does not ask for all at once.
+    /// Plans the next question for renewal information: in `wait_s` seconds and a little more.
+    /// Without `wait_s` it is somewhere in the first hours, so that a start does not ask for all at
+    /// once.
     fn plan_ask(&mut self, now: UnixSeconds, id: CertificateId, wait_s: Option<u64>) {
         let Some(certificate) = self.certificates.get_mut(&id) else { return };
         let authority = certificate.held.and_then(|held| held.authority);
@@ -329,12 +333,12 @@ impl Schedule {
     }
 }
 
-/// What a schedule is told at its start.
+/// The settings of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The authorities, the preferred one first.
     pub authorities: Vec<Authority>,
-    /// What on-demand certificates may cost.
+    /// Limits of on-demand certificates.
     pub on_demand: OnDemand,
 }
 
@@ -355,15 +359,15 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CertificateId(pub u64);
 
-/// What a schedule knows of a certificate.
+/// The state of a certificate in a schedule.
 #[derive(Debug)]
 struct Certificate {
     names: Box<[String]>,
     held: Option<Held>,
     state: State,
-    /// When it is looked at next.
+    /// The time when it is looked at next.
     due: UnixSeconds,
-    /// When it is to be renewed if nothing fails.
+    /// The time when it is to be renewed if nothing fails.
     renew_at: UnixSeconds,
     info: Info,
     failures: u32,
@@ -409,7 +413,7 @@ impl Certificate {
     }
 }
 
-/// What is under way.
+/// An action that is under way.
 #[derive(Debug)]
 enum Flight {
     Order(Ordered),

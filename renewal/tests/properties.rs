@@ -1,4 +1,4 @@
-//! What holds of every plan, whatever happens: drawn certificates, outcomes and pauses.
+//! Properties of every plan: drawn certificates, outcomes and pauses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{HashMap, HashSet};

@@ -261,7 +261,7 @@ fn waits_after_failures_double_from_a_minute_to_a_day() {
         let (at, order) = next_order(&mut schedule, now);
         waits.push(at.since(now));
         now = at;
-        // A fault of ours says nothing about the authority, which is not away then.
+        // A fault of ours does not count against the authority, which is not away then.
         schedule.happened(now, order.ticket(), failed(Failure::Ours));
     }
     for (doublings, wait) in waits[1..].iter().enumerate() {
@@ -364,7 +364,7 @@ fn rate_limited_stops_the_account_until_the_moment_told() {
     let until = NOW.plus(7_000);
     let scope = Scope::Account;
     schedule.happened(NOW, begun[0].0, failed(Failure::RateLimited { until, scope }));
-    // What was under way before it may still come.
+    // Outcomes of orders that were under way before may still come.
     schedule.happened(NOW, begun[1].0, issued(NOW, 90));
     assert!(orders(&mut schedule, NOW.plus(6_999)).is_empty());
     assert_eq!(schedule.wake_at(NOW), Some(until));
@@ -471,7 +471,7 @@ fn new_orders_keep_to_the_accounts_limit_and_renewals_do_not_wait_for_them() {
         }
         now = schedule.wake_at(now).unwrap().max(now.plus(1));
     }
-    // Nine tenths at once, and what comes back before the time is over.
+    // Nine tenths at once, and the part that comes back before the time is over.
     assert_eq!(ordered, 270 + 299);
     schedule.want(now, CertificateId(5_000), name(5_000), held(70, 90));
     let ids: Vec<_> = orders(&mut schedule, now).into_iter().map(|(_, id, _)| id.0).collect();

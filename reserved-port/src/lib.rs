@@ -1,4 +1,4 @@
-//! A port of this machine for a server that must be told one: [`ReservedPort`].
+//! A port of this machine for a server that needs a known one: [`ReservedPort`].
 #![forbid(unsafe_code)]
 
 use std::io;
@@ -7,15 +7,15 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// A TCP port that the kernel gives to nobody else as long as this lives.
+/// A TCP port that the kernel gives to no other socket as long as this value lives.
 ///
-/// A server that is told the address can listen there, again and again: all it takes is
-/// `SO_REUSEADDR` or `SO_REUSEPORT`, of which servers set one. Until one does, connections are
-/// refused. Whoever asks for any free port, to listen or to connect from, in this process or in
-/// another, never gets this one.
+/// A server can listen at the address, again and again: it only needs `SO_REUSEADDR` or
+/// `SO_REUSEPORT`, of which servers set one. Until one does, connections are refused. A socket that
+/// asks for any free port, to listen or to connect from, in this process or in another, never gets
+/// this one.
 ///
-/// To look for a free port and let it go is not the same: until the server has it, it may be
-/// anybody's, and the server that answers there somebody else's.
+/// Finding a free port and releasing it is not the same: until the server has it, another server
+/// may take it and answer there.
 #[derive(Debug)]
 pub struct ReservedPort {
     // Bound, and never listens: that is the reservation.
@@ -40,7 +40,7 @@ impl ReservedPort {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let held =
             rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // Two sockets share a port only if both say so; the server may say it either way.
+        // Two sockets share a port only if both allow it. The server may set either option.
         sockopt::set_socket_reuseaddr(&held, true)?;
         sockopt::set_socket_reuseport(&held, true)?;
         rustix::net::bind(&held, &SocketAddr::new(address, 0))?;
@@ -48,7 +48,7 @@ impl ReservedPort {
         Ok(Self { _held: held, address })
     }
 
-    /// Where the server is to listen.
+    /// The address at which the server is to listen.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    /// Among so many of some 28,000 ports one that is let go comes again, about 17 times.
+    /// Among this many of some 28,000 ports one that is released comes again, about 17 times.
     #[test]
     fn nobody_else_gets_it() {
         let reserved: Vec<_> = (0..400).map(|_| ReservedPort::on_loopback().unwrap()).collect();
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(listeners.len(), 2);
     }
 
-    /// A listener that says `SO_REUSEPORT` alone.
+    /// A listener that sets `SO_REUSEPORT` alone.
     fn sharing(address: SocketAddr) -> OwnedFd {
         let listener = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         sockopt::set_socket_reuseport(&listener, true).unwrap();

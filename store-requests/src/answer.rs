@@ -1,4 +1,4 @@
-//! What is answered, as it goes over the wire: plain data, never a private key.
+//! Answers, as they go over the wire: plain data, never a private key.
 
 use sealane_engine::certificates::CertificateDigest;
 use sealane_store::{KeyedStore, Served, StoreError};
@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-/// What came of an upload.
+/// The result of an upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// Certificates for names that nothing was served for with this kind of key.
@@ -16,11 +16,11 @@ pub struct Stored {
     pub replaced: u64,
     /// Certificates that were there already.
     pub unchanged: u64,
-    /// Why no more was stored; empty if all was.
+    /// The reasons why no more was stored. Empty if all was.
     pub errors: Vec<String>,
-    /// How often the store has been changed.
+    /// The count of changes of the store.
     pub generation: u64,
-    /// What was stored, but is probably not meant.
+    /// Warnings about certificates that were stored, but are probably not meant.
     pub warnings: Vec<String>,
 }
 
@@ -31,23 +31,23 @@ impl Stored {
     }
 }
 
-/// What is in a store.
+/// Certificates of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadBack {
     /// The certificates.
     pub certificates: Vec<ShownCertificate>,
-    /// How often the store had been changed when they were read.
+    /// The count of changes of the store when they were read.
     pub generation: u64,
-    /// What `after` takes to go on from here; none if these were the last.
+    /// The value for `after` to go on from here. `None` if these were the last.
     pub next: Option<String>,
 }
 
-/// What was removed.
+/// The result of a removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removed {
     /// Names that are still served, by a wildcard.
     pub covered: Vec<String>,
-    /// How often the store has been changed.
+    /// The count of changes of the store.
     pub generation: u64,
     /// Certificates that are gone.
     pub removed_certificates: u64,
@@ -55,7 +55,7 @@ pub struct Removed {
     pub removed_names: u64,
     /// Names that were not there.
     pub unknown: Vec<String>,
-    /// What did not go as it should.
+    /// Problems that did not prevent the removal.
     pub warnings: Vec<String>,
 }
 
@@ -66,11 +66,11 @@ pub struct ShownCertificate {
     pub names: Vec<String>,
     /// SHA-256 of each certificate of its chain, the server's own first.
     pub chain: Vec<String>,
-    /// What tells it from all others in a store.
+    /// Identifies the certificate in a store.
     pub digest: String,
-    /// When it was imported, in Unix time.
+    /// The time of its import, in Unix time.
     pub imported_s: i64,
-    /// Who issued it.
+    /// The issuer.
     pub issuer: String,
     /// The kind of key.
     pub key: String,
@@ -78,11 +78,11 @@ pub struct ShownCertificate {
     pub not_after_s: i64,
     /// First second of validity, in Unix time.
     pub not_before_s: i64,
-    /// What its private key is sealed with.
+    /// The key that its private key is sealed with.
     pub sealed_with: String,
     /// The serial number, in hexadecimal digits.
     pub serial: String,
-    /// Where it was imported from.
+    /// The source of its import.
     pub source: String,
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn open_cursor(store: &KeyedStore, text: &str) -> Option<(i64, Certif
     Some((i64::from_be_bytes(*not_after), CertificateDigest(digest.try_into().ok()?)))
 }
 
-/// What tells a certificate from all others, as browsers and OpenSSL show it: SHA-256 of its DER.
+/// Identifies a certificate, in the form of browsers and OpenSSL: SHA-256 of its DER.
 pub fn fingerprint(der: &[u8]) -> String {
     hex(&Sha256::digest(der))
 }

@@ -11,20 +11,20 @@ use sealane_engine::certificates::{
 
 use crate::bundles::Bundles;
 
-/// Says for which names whoever asks may store, remove and read certificates.
+/// Whether the client may store, remove and read certificates of a name.
 pub type May<'m> = &'m (dyn Fn(&str) -> bool + Send + Sync);
 
-/// Certificates of a stream, so many at a time as go into one transaction.
+/// Certificates of a stream, in groups that go into one transaction.
 pub struct Batches<'p> {
     bundles: Bundles,
     may: May<'p>,
     provider: &'p CryptoProvider,
-    /// What the stream is called in mistakes.
+    /// The name of the stream in errors.
     source: &'p str,
     gathered: Option<Gathered<'p>>,
 }
 
-/// What has come of a batch.
+/// The certificates of a batch, with their errors and warnings.
 struct Gathered<'p> {
     builder: IndexBuilder<'p>,
     bytes: usize,
@@ -36,7 +36,7 @@ struct Gathered<'p> {
 pub struct Batch {
     /// The certificates, those that came later behind.
     pub certificates: Vec<Arc<Certificate>>,
-    /// What can be stored, but is probably not meant.
+    /// Warnings about certificates that can be stored, but are probably not meant.
     pub warnings: Vec<String>,
 }
 
@@ -46,12 +46,12 @@ impl<'p> Batches<'p> {
         Self { bundles: Bundles::default(), may, provider, source, gathered: None }
     }
 
-    /// Where what comes next goes. It is not empty after [`Self::next`] said that there is none.
+    /// Room for the next bytes. It is not empty after [`Self::next`] returned none.
     pub fn space(&mut self) -> &mut [u8] {
         self.bundles.space()
     }
 
-    /// So many bytes have come into the space.
+    /// Notes that `count` bytes have come into the space.
     pub fn filled(&mut self, count: usize) {
         self.bundles.filled(count);
     }
@@ -139,7 +139,7 @@ impl<'p> Batches<'p> {
     }
 }
 
-/// What is wrong with certificates, so that none of their batch is stored.
+/// Errors in certificates, because of which none of their batch is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Mistakes(pub Vec<String>);
 
@@ -152,5 +152,5 @@ impl fmt::Display for Mistakes {
 /// Bytes of text in one transaction, about: as much as is in memory at once.
 pub const BATCH_BYTES: usize = 16 << 20;
 /// Certificates in one transaction: enough that the disk is not waited for often, and few enough
-/// that others who write do not wait long.
+/// that other writers do not wait long.
 pub const BATCH_MAX: usize = 1_000;

@@ -6,25 +6,25 @@ use sealane_engine::certificates::PEM_BYTES_MAX;
 use sealane_engine::pem;
 use zeroize::Zeroizing;
 
-/// A stream of PEM of which a part is there.
+/// A stream of PEM that has arrived in part.
 ///
-/// What goes together is told by the order of sections: from a certificate on up to and with the
-/// next key, or from a key on up to the next one. Files with both, in either order but all in the
-/// same, may so be written one after the other.
+/// The order of sections groups them: from a certificate to the next key, or from a key to the next
+/// one. So files with both may be written one after the other, in either order, if all have the
+/// same one.
 pub struct Bundles {
-    /// One byte longer than a text may be: whatever fills it is refused when it is parsed. It never
-    /// moves, and is zeroed at the end, because it has held keys.
+    /// One byte longer than a text may be: a text that fills it is rejected when it is parsed. It
+    /// never moves, and is zeroed at the end, because it has held keys.
     held: Zeroizing<Vec<u8>>,
-    /// What came, and was not given away.
+    /// Bytes that came, and were not given away.
     unread: Range<usize>,
-    /// How far that was looked at.
+    /// The part of them that was looked at.
     scan: Scan,
     is_at_end: bool,
     /// The number of the line that `unread` begins with.
     line: u64,
 }
 
-/// A chain with its key, or what stands where they should be.
+/// A chain with its key, or other text in their place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bundle<'a> {
     /// The number of its first line.
@@ -41,7 +41,7 @@ impl Default for Bundles {
 }
 
 impl Bundles {
-    /// Where what comes next goes. It is not empty after [`Self::next`] said that there is none.
+    /// Room for the next bytes. It is not empty after [`Self::next`] returned none.
     pub fn space(&mut self) -> &mut [u8] {
         let Range { start, end } = self.unread;
         self.held.copy_within(start..end, 0);
@@ -49,7 +49,7 @@ impl Bundles {
         &mut self.held[end - start..]
     }
 
-    /// So many bytes have come into the space.
+    /// Notes that `count` bytes have come into the space.
     pub fn filled(&mut self, count: usize) {
         self.unread.end = (self.unread.end + count).min(self.held.len());
     }
@@ -84,25 +84,26 @@ impl Bundles {
     }
 }
 
-/// How far a text was looked at, so that each byte of it is looked at once, however few come at a
-/// time.
+/// The part of a text that was looked at, so that each byte of it is looked at once, however few
+/// come at a time.
 #[derive(Debug, Default)]
 struct Scan {
     has_chain: bool,
     has_key: bool,
-    /// Where the line begins whose end has not been seen.
+    /// The start of a line that has not arrived to its end.
     line_start: usize,
     /// Up to where that end was looked for.
     searched: usize,
 }
 
 impl Scan {
-    /// How much of `text` is the first bundle in it; none if more has to come, or nothing is left.
+    /// The length of the first bundle in `text`. `None` if more has to come, or nothing is left.
     fn whole(&mut self, text: &[u8], is_at_end: bool) -> Option<usize> {
         while self.line_start < text.len() {
             let end = text[self.searched..].iter().position(|byte| *byte == b'\n');
             let end = match end {
                 Some(at) => self.searched + at + 1,
+                // The last line of a stream may have no line feed.
                 None if is_at_end => text.len(),
                 None => break,
             };
@@ -117,7 +118,7 @@ impl Scan {
             }
         }
         self.searched = text.len();
-        // Whatever stands there is said to be none, unless it is nothing.
+        // Any other text there becomes a bundle, which is then reported as none.
         (is_at_end && !text.trim_ascii().is_empty()).then_some(text.len())
     }
 }
@@ -159,7 +160,7 @@ mod tests {
     const EC_KEY: &str = "-----BEGIN EC PARAMETERS-----\nAA\n-----END EC PARAMETERS-----\n\
         -----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n";
 
-    /// The bundles of a text of which so many bytes come at once, each with its first line.
+    /// The bundles of a text that comes in parts of `at_once` bytes, each with its first line.
     fn bundles_by(text: &[u8], at_once: usize) -> Vec<(u64, Vec<u8>)> {
         let (mut bundles, mut found, mut left) = (Bundles::default(), Vec::new(), text);
         loop {

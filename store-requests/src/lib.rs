@@ -1,5 +1,5 @@
-//! What is asked of a certificate store over a socket: parsed, allowed or not, carried out, and
-//! answered, whoever carries the bytes.
+//! Requests to a certificate store over a socket: parsed, allowed or rejected, carried out, and
+//! answered, independent of the transport.
 //!
 //! ```text
 //!   PUT     a stream of PEM       -->  Upload: Bundles -> Batches -> a transaction for each batch

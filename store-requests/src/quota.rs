@@ -82,7 +82,7 @@ impl Quota {
     }
 }
 
-/// Why certificates are not stored that would be too many.
+/// The reason why certificates beyond the quota are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "these {new} new certificates and the {held} in the store would be more than {max}, the \

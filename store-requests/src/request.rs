@@ -1,18 +1,18 @@
-//! What is asked, and how it is carried out: [`Request`].
+//! Requests, and how they are carried out: [`Request`].
 
 use sealane_store::{KeyedStore, Store, StoreError};
 
 use crate::answer::{ReadBack, Removed, cursor, open_cursor, shown};
 use crate::batches::May;
 
-/// What is asked of a store.
+/// A request to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Certificates are listed, those that expire first first.
     List {
         /// The sealed place of the last one that is known already: `next` of an answer.
         after: Option<String>,
-        /// How many.
+        /// The most certificates in the answer.
         limit: usize,
     },
     /// Certificates come in a stream, for an [`Upload`](crate::Upload).
@@ -22,19 +22,19 @@ pub enum Request {
         /// The names.
         names: Vec<String>,
     },
-    /// What a client gets is shown.
+    /// Shows the certificates that a client gets.
     Show {
         /// The name that it asks for.
         name: String,
     },
 }
 
-/// What is answered to a request that has no body.
+/// The answer to a request without a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Certificates; without any nothing is served for the name that was asked for.
     ReadBack(ReadBack),
-    /// What was removed.
+    /// The result of a removal.
     Removed(Removed),
 }
 
@@ -94,7 +94,7 @@ impl Request {
         Ok(Self::List { after: after.first().cloned(), limit })
     }
 
-    /// Does what is asked, and what has no body to come; `may` says for which names.
+    /// Carries out the request, which has no body to come. `may` allows or rejects each name.
     ///
     /// `now_s` is Unix time.
     ///
@@ -178,15 +178,15 @@ fn allow(name: &str, may: May<'_>) -> Result<(), Refused> {
     if may(name) { Ok(()) } else { Err(Refused::Forbidden(name.to_owned())) }
 }
 
-/// A name as stores have it: whoever may do something with it may, however it is written.
+/// A name in the form of stores, so that a right to a name does not depend on its spelling.
 fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Why a request is not carried out.
+/// The reason why a request is not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// Whoever asks may not do this with that name.
+    /// The client may not do this with that name.
     #[error("who asks may do nothing with {0}; ask for other names")]
     Forbidden(String),
     /// There is no such method.
@@ -206,7 +206,7 @@ const CURSOR_SHOWN_MAX: usize = 64;
 pub const LIMIT_DEFAULT: usize = 100;
 /// Certificates that are listed at most.
 pub const LIMIT_MAX: usize = 1_000;
-/// Mistakes and warnings of an upload that are told.
+/// The most errors and warnings of an upload in an answer.
 pub(crate) const MISTAKES_TOLD_MAX: usize = 100;
 /// Names that are removed at once.
 pub const NAMES_MAX: usize = 100;

@@ -8,8 +8,8 @@ use crate::batches::{Batches, May, Mistakes};
 use crate::quota::{Quota, QuotaReached};
 use crate::request::MISTAKES_TOLD_MAX;
 
-/// Certificates that come in a stream and are stored, a batch in each transaction: what was stored
-/// when it ends early is whole, and the same stream may come again.
+/// Certificates that come in a stream and are stored, a batch in each transaction. If it ends
+/// early, the stored part is whole, and the same stream may come again.
 pub struct Upload<'p> {
     batches: Batches<'p>,
     bytes_left: u64,
@@ -21,8 +21,8 @@ pub struct Upload<'p> {
 }
 
 impl<'p> Upload<'p> {
-    /// One into `store`, of which nothing has come; `source` is what it is called in mistakes, and
-    /// in what is remembered of certificates, and `provider` checks the keys.
+    /// An upload into `store`, of which nothing has come. `source` is its name in errors, and in
+    /// the store's record of certificates. `provider` checks the keys.
     pub fn new(
         store: &'p KeyedStore,
         source: &'p str,
@@ -41,17 +41,18 @@ impl<'p> Upload<'p> {
         Self { quota: Some(quota), ..self }
     }
 
-    /// Where what comes next goes; it is never empty.
+    /// Room for the next bytes. It is never empty.
     pub fn space(&mut self) -> &mut [u8] {
         self.batches.space()
     }
 
-    /// So many bytes have come into the space: stores what is whole of them, in batches.
+    /// Notes that `count` bytes have come into the space, and stores whole certificates of them, in
+    /// batches.
     ///
     /// `now_s` is Unix time.
     ///
     /// # Errors
-    /// Something is wrong with the next batch, or the store cannot be written.
+    /// There is an error in the next batch, or the store cannot be written.
     pub fn filled(&mut self, count: usize, now_s: i64) -> Result<(), NotStored> {
         let left = self.bytes_left.checked_sub(count as u64);
         self.bytes_left = left.ok_or(NotStored::TooLong)?;
@@ -59,10 +60,10 @@ impl<'p> Upload<'p> {
         self.store(now_s)
     }
 
-    /// The stream has ended as whoever sent it wanted: stores the last batch.
+    /// Notes that the stream has ended as its sender wanted, and stores the last batch.
     ///
     /// # Errors
-    /// As [`Self::filled`]; or nothing has come at all.
+    /// As [`Self::filled`], or nothing has come at all.
     pub fn end(&mut self, now_s: i64) -> Result<(), NotStored> {
         self.batches.end();
         self.store(now_s)?;
@@ -72,7 +73,7 @@ impl<'p> Upload<'p> {
         }
     }
 
-    /// What was stored so far.
+    /// Counts and warnings of the certificates that were stored so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -103,7 +104,8 @@ impl<'p> Upload<'p> {
             }
             let Imported { added, replaced, unchanged } =
                 self.store.import(&batch.certificates, now_s)?;
-            // Not at the end: what ends a stream may be that the store is damaged, and not read.
+            // Now, and not at the end: the stream may end because the store is damaged, and cannot
+            // be read.
             self.generation = self.store.store().generation().unwrap_or(self.generation);
             self.tally.imported.added += added;
             self.tally.imported.replaced += replaced;
@@ -115,7 +117,7 @@ impl<'p> Upload<'p> {
     }
 }
 
-/// The first mistakes, and how many there are beside.
+/// The first errors, and the count of the others.
 fn told(mut mistakes: Vec<String>) -> Vec<String> {
     if let Some(more) = mistakes.len().checked_sub(MISTAKES_TOLD_MAX).filter(|more| *more > 0) {
         mistakes.truncate(MISTAKES_TOLD_MAX);
@@ -124,12 +126,12 @@ fn told(mut mistakes: Vec<String>) -> Vec<String> {
     mistakes
 }
 
-/// What was stored of a stream.
+/// Counts and warnings of the certificates that were stored of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// The certificates.
     pub imported: Imported,
-    /// What was stored, but is probably not meant: the first of it.
+    /// The first warnings about certificates that were stored, but are probably not meant.
     pub warnings: Vec<String>,
 }
 
@@ -140,16 +142,16 @@ impl Tally {
     }
 }
 
-/// Why an upload ended before its stream was stored.
+/// The reason why an upload ended before its stream was stored.
 #[derive(Debug)]
 pub enum StreamEnd {
-    /// Whoever sent it did not send all, and why that is believed.
+    /// The sender did not send all, with the sign of that.
     Cut(String),
     /// The store did not take the next batch.
     NotStored(NotStored),
 }
 
-/// Why the next batch of a stream is not stored.
+/// The reason why the next batch of a stream is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStored {
     /// There are mistakes in it.

@@ -1,4 +1,5 @@
-//! The memory under a region's ends: [`Memory`], whoever owns it, and copies in and out by atomics.
+//! The memory under a region's ends: [`Memory`], owned here or elsewhere, and copies in and out by
+//! atomics.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -20,7 +21,8 @@ use crate::{
 pub(super) struct Memory {
     start: NonNull<u8>,
     pub(super) limits: Limits,
-    /// The owner of a region that is ours; else whoever attached to it keeps it.
+    /// The owner of a region that is ours. Any other region is kept by the caller that attached to
+    /// it.
     _owner: Option<Arc<Owner>>,
 }
 
@@ -60,7 +62,7 @@ impl Memory {
         unsafe { self.start.byte_add(FLAGS_AT).cast().as_ref() }
     }
 
-    /// Where a page begins. Both cursors keep `page` below the limit.
+    /// The start of a page. Both cursors keep `page` below the limit.
     pub(super) fn page(&self, page: usize) -> *mut u8 {
         let at = HEADER_BYTES + page * self.limits.page_bytes();
         // SAFETY: `checked` and `Owner` hold that all pages fit.
@@ -161,7 +163,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 const FLAGS_AT: usize = 1024;
 
 const _: () = {
-    // Another language finds them there; what is between the header and them is not used.
+    // Another language finds them there. The bytes between the header and them are not used.
     assert!(size_of::<Header>() <= FLAGS_AT && FLAGS_AT.is_multiple_of(align_of::<Flags>()));
     assert!(FLAGS_AT + size_of::<Flags>() <= HEADER_BYTES);
 };

@@ -150,7 +150,7 @@ fn a_peer_that_scribbles_reaches_nothing_outside() {
     }
 }
 
-/// Memory of somebody else, with words behind the region that nobody may touch.
+/// Memory of another owner, with words behind the region that must not be touched.
 struct Shared {
     owner: Owner,
     limits: Limits,
@@ -198,6 +198,6 @@ impl Shared {
 }
 
 const BEHIND_BYTES: usize = 128;
-/// An interpreter takes a minute for what takes a processor a second.
+/// An interpreter takes a minute for a second of a processor's work.
 const SEEDS: u64 = if cfg!(miri) { 2 } else { 200 };
 const THREADS_BYTES: u32 = if cfg!(miri) { 5_000 } else { 200_000 };

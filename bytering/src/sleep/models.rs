@@ -1,5 +1,5 @@
-//! Every interleaving of ends that sleep: whoever misses a wake-up is asleep for ever, which loom
-//! reports. The bytes themselves are left out; `tests/models.rs` follows those.
+//! Every interleaving of ends that sleep. An end that misses a wake-up is asleep for ever, which
+//! loom reports. The bytes themselves are left out: `tests/models.rs` follows those.
 
 use loom::{
     model::Builder,
@@ -81,7 +81,7 @@ fn ring(limits: Limits) -> (Producer, Consumer) {
     )
 }
 
-/// A region but for its pages, and what wakes each end: a bell that keeps one ring.
+/// A region without its pages, and the wake-up of each end: a bell that keeps one ring.
 struct Shared {
     header: Header,
     flags: Flags,
@@ -95,7 +95,7 @@ struct Producer {
 }
 
 impl Producer {
-    /// Waits for room for all `len` bytes, then tells of them at once, as a message.
+    /// Waits for room for all `len` bytes, then publishes them at once, as a message.
     fn write(&mut self, len: usize) {
         let Shared { header, flags, bells } = &*self.shared;
         while self.writer.room_in_all(header) < len {
@@ -149,7 +149,7 @@ fn limits(page_bytes: usize, pages_max: usize) -> Limits {
     Limits::new(page_bytes, pages_max).unwrap()
 }
 
-/// Explores `scene`, with as many preemptions at most as the variable `LOOM_MAX_PREEMPTIONS` says.
+/// Explores `scene`, with at most as many preemptions as in the variable `LOOM_MAX_PREEMPTIONS`.
 fn model(scene: impl Fn() + Sync + Send + 'static) {
     Builder::new().check(scene);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A folder with these files, a folder before each as its path says, and what is found in it.
+/// The certificates found in a folder with these files. A path may have a folder before the file.
 fn found(files: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     for file in files {
@@ -75,7 +75,7 @@ fn acme_sh() {
     assert_eq!(found(&without), ["a.test_ecc/fullchain.cer without a.test_ecc/a.test.key"]);
 }
 
-/// What was served before there were folders in folders is served first, and on.
+/// Certificates that were served before folders in folders were read are served first, and still.
 #[test]
 fn a_folder_s_own_files_go_before_what_its_folders_have_and_beside_what_a_client_keeps() {
     let lineage = |folder: &str| [format!("{folder}fullchain.pem"), format!("{folder}privkey.pem")];

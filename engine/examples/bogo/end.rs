@@ -18,7 +18,7 @@ pub(crate) enum End {
     Sealane(Box<Sealane>),
 }
 
-/// A session with what a lane keeps for it.
+/// A session with the buffers that a lane keeps for it.
 pub(crate) struct Sealane {
     gathering: Gathering,
     session: Option<ServerSession>,
@@ -43,7 +43,7 @@ impl End {
         }))
     }
 
-    /// Takes bytes of the client; tells whether it has closed its side.
+    /// Takes bytes of the client and returns whether it has closed its side.
     pub(crate) fn feed(
         &mut self,
         settings: &Settings,
@@ -118,7 +118,7 @@ impl End {
         }
     }
 
-    /// What is to be sent.
+    /// Takes the bytes to send.
     pub(crate) fn take_wire(&mut self) -> Vec<u8> {
         match self {
             Self::Bare(server) => {

@@ -1,8 +1,8 @@
 //! BoringSSL's protocol tests (BoGo) against the server's session, behind the first look at the
 //! hello: the program that its runner starts for each test. `bogo/run` starts the runner, and
-//! `bogo/README.md` says what passes.
+//! `bogo/README.md` lists which tests pass.
 //!
-//! With `SEALANE_BOGO_BARE=1` rustls' own server stands in for the look and the session.
+//! With `SEALANE_BOGO_BARE=1` rustls' own server takes the place of the look and the session.
 
 mod end;
 mod settings;
@@ -21,7 +21,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     if std::env::args().any(|argument| argument == "-is-handshaker-supported") {
-        // The runner wants the word; without it, it says so itself.
+        // The runner wants this word. Without it, the runner reports the missing word itself.
         let _ = io::stdout().write_all(b"No\n");
         return ExitCode::SUCCESS;
     }
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let is_unsupported = error.is::<Unsupported>();
-            // What the runner makes of it is in the exit code.
+            // The exit code is enough for the runner.
             let _ = writeln!(errors, "{error}");
             ExitCode::from(if is_unsupported { EXIT_UNIMPLEMENTED } else { 1 })
         }
@@ -115,6 +115,6 @@ fn say_last_words(socket: &mut TcpStream, end: &mut End) {
     let _ = io::copy(socket, &mut io::sink());
 }
 
-/// Tells the runner that a test wants what is not there.
+/// Exit code for a test that needs a feature that does not exist here.
 const EXIT_UNIMPLEMENTED: u8 = 89;
 const READ_BYTES: usize = 16 * 1024;

@@ -1,4 +1,4 @@
-//! What a test wants, as the settings of a server.
+//! The settings of a server that a test asks for.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -20,11 +20,11 @@ use sealane_engine::tickets::{TicketRoot, UnixSeconds};
 use crate::Result;
 use crate::wanted::Wanted;
 
-/// How the server is set up.
+/// The settings of the server, in one of two forms.
 pub(crate) enum Settings {
     /// Sealane's own context.
     Context(Box<LaneContext>),
-    /// For what a context refuses to serve, or judges more strictly than a test wants: any
+    /// For settings that a context rejects, or judges more strictly than a test wants: any
     /// certificate of a client, a stapled response, certificates of the server for no name.
     Plain(Arc<ServerConfig>),
 }
@@ -128,7 +128,7 @@ fn plain(
     Ok(Arc::new(config))
 }
 
-/// Takes whatever certificate a client has, if its signature is right.
+/// Accepts any certificate of a client, if its signature is right.
 #[derive(Debug)]
 struct Anybody {
     algorithms: WebPkiSupportedAlgorithms,

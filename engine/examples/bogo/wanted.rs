@@ -1,4 +1,4 @@
-//! What the runner's arguments ask for.
+//! The runner's arguments, parsed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use sealane_engine::policy::{Group, Scheme, Versions};
 use crate::Result;
 use crate::end::End;
 
-/// What a test wants of the server.
+/// The server and the handshake that a test wants.
 pub(crate) struct Wanted {
     pub(crate) asks_clients: bool,
     pub(crate) chain_file: String,
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
     pub(crate) writes_first: bool,
 }
 
-/// A test wants what is not there.
+/// A test wants a feature that does not exist here.
 #[derive(Debug)]
 pub(crate) struct Unsupported(String);
 
@@ -132,7 +132,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// Whether the handshake is what the test wants.
+    /// Checks that the handshake is the one that the test wants.
     pub(crate) fn check(&self, end: &End, number: usize) -> Result<()> {
         let is_tls13 = end.is_tls13();
         if self.version.is_some_and(|version| is_tls13 != (version == TLS13)) {
@@ -178,7 +178,8 @@ const SCHEMES: [(u16, Scheme); 10] = [
     (0x0807, Scheme::Ed25519),
 ];
 
-/// How BoringSSL itself works, what is so anyway, and what only a client does.
+/// Flags about BoringSSL's own work, flags that only a client uses, and flags that change nothing
+/// here.
 const IGNORED: [&str; 19] = [
     "-async",
     "-decline-alpn",
@@ -200,7 +201,7 @@ const IGNORED: [&str; 19] = [
     "-no-tls11",
     "-use-early-callback",
 ];
-/// What is not looked at.
+/// Flags with a value that is not used.
 const IGNORED_WITH_VALUE: [&str; 19] = [
     "-expect-advertised-alpn",
     "-expect-alpn",

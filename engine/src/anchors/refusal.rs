@@ -1,4 +1,4 @@
-//! What webpki says of a chain, in the words of rustls.
+//! Converts webpki's errors about a chain into those of rustls.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) fn refusal(error: E) -> Error {
     })
 }
 
-/// The error of webpki that stands behind one of rustls, if rustls has no word for it.
+/// The error of webpki behind one of rustls, if rustls has no variant for it.
 pub(crate) fn unnamed(error: &CertificateError) -> Option<&E> {
     match error {
         CertificateError::Other(other) => other.0.downcast_ref(),

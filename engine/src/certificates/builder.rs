@@ -1,4 +1,4 @@
-//! Makes a [`CertificateIndex`] out of PEM texts and says everything that is wrong with them.
+//! Makes a [`CertificateIndex`] out of PEM texts and reports all errors in them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -30,9 +30,10 @@ pub struct IndexBuilder<'a> {
 }
 
 impl<'a> IndexBuilder<'a> {
-    /// `now_s` is Unix time, for warnings about validity. `provider` decodes the first
-    /// [`KEYS_TRIED_MAX`] keys, and of the others the few whose encoding leaves the public half
-    /// out, to see whether they can be used.
+    /// A builder of an empty index. `now_s` is Unix time, for warnings about validity.
+    ///
+    /// `provider` decodes the first [`KEYS_TRIED_MAX`] keys, to check that they can be used. Of the
+    /// others it decodes only those with an encoding that leaves the public half out.
     pub fn new(provider: &'a CryptoProvider, now_s: i64) -> Self {
         Self {
             certificates: Vec::new(),
@@ -90,9 +91,9 @@ impl<'a> IndexBuilder<'a> {
         }
     }
 
-    /// Builds the index. Of two certificates with the same kind of key and the same name, one that
-    /// is in date is preferred, then the one that expires last, then the one that was added first.
-    /// The clash is reported. The other one is kept for the time when the first has expired.
+    /// Builds the index. Two certificates may have the same kind of key and the same name. Then one
+    /// that is in date is preferred, then the one that expires last, then the one that was added
+    /// first. The clash is reported. The other one is kept for the time when the first has expired.
     pub fn finish(mut self, default: DefaultCertificate<'_>) -> Indexed {
         let may_be_empty = default == DefaultCertificate::Absent;
         if self.certificates.is_empty() && self.errors.is_empty() && !may_be_empty {
@@ -176,9 +177,9 @@ impl<'a> IndexBuilder<'a> {
         Ok(())
     }
 
-    /// Compares the public halves as bytes, and decodes the key as lanes will while there are few:
-    /// one that no lane can use is found here, and not by the first client. Of many that would take
-    /// seconds; then only those are decoded whose encoding leaves the public half out.
+    /// Compares the public halves as bytes. Decodes the key as well while there are few keys, so
+    /// that an unusable key is found here and not by the first client. Many keys would take
+    /// seconds: then only those with an encoding that leaves the public half out are decoded.
     fn check_fit(
         &mut self,
         (label, leaf, leaf_der): (&str, &Leaf, &[u8]),
@@ -297,8 +298,8 @@ impl<'a> IndexBuilder<'a> {
         }
     }
 
-    /// Names with the certificates served for them, sorted by name and then by kind of key, and in
-    /// the same order those that lost a name to another.
+    /// Names with the certificates served for them, sorted by name and then by kind of key. The
+    /// second list has the certificates that lost a name to another, in the same order.
     fn place_names(&mut self) -> (Vec<PlacedName>, Vec<PlacedName>) {
         let mut wanted: Vec<_> = self
             .certificates
@@ -344,7 +345,7 @@ impl<'a> IndexBuilder<'a> {
     }
 }
 
-/// Which certificate stands in for names that nothing covers.
+/// The certificate that is served for names that no certificate covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultCertificate<'a> {
     /// None: such names are refused, unless a store has something for them.
@@ -353,7 +354,7 @@ pub enum DefaultCertificate<'a> {
     First,
     /// The one with this label.
     Label(&'a str),
-    /// Whatever is served for this name.
+    /// The certificates that are served for this name.
     Name(&'a str),
 }
 
@@ -366,14 +367,14 @@ impl<'a> DefaultCertificate<'a> {
     }
 }
 
-/// A finished index and what was found on the way.
+/// A finished index with the errors and warnings about its certificates.
 #[derive(Debug)]
 pub struct Indexed {
-    /// Why some of the certificates are not in the index; empty if all are.
+    /// Errors of the certificates that are not in the index. Empty if all are.
     pub errors: Vec<CertificateError>,
     /// The certificates that are in order.
     pub index: CertificateIndex,
-    /// What the operator should know of certificates that are served.
+    /// Warnings for the operator about certificates that are served.
     pub warnings: Vec<CertificateWarning>,
 }
 
@@ -386,8 +387,8 @@ pub(super) struct PlacedName {
 /// Intermediates, of which others may have the same copy, with their places in the chain.
 type Interned = Vec<(Arc<[u8]>, Arc<Link>)>;
 
-/// Clashes by pair of certificates: one renewed file left beside the old one is one warning,
-/// however many names it has.
+/// Clashes by pair of certificates: a renewed file next to the old one is one warning, however many
+/// names it has.
 #[derive(Default)]
 struct Clashes {
     pairs: HashMap<(usize, usize), (String, usize)>,

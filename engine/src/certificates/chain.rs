@@ -8,8 +8,8 @@ use super::leaf::Link;
 use crate::days::days;
 use crate::signed::is_signed_by;
 
-/// Why clients refuse a chain, or may refuse it. Positions are counted from 1, the server's own
-/// certificate.
+/// Reasons for which clients reject a chain, or may reject it. Positions are counted from 1, the
+/// server's own certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
     /// The issuer's name, and another key than the one that signed.

@@ -1,4 +1,4 @@
-//! What can be wrong with a certificate, its key, or a set of them, and what to do about it.
+//! Errors in a certificate, its key, or a set of them, with the remedy for each.
 
 use super::ChainFault;
 use super::{
@@ -8,10 +8,10 @@ use super::{
 use crate::days::days;
 use crate::pem::{Damage, Foreign};
 
-/// Why a certificate cannot be served. The fault is the operator's unless a variant says otherwise.
+/// An error because of which a certificate cannot be served. The fault is the operator's unless a
+/// variant names another party.
 ///
-/// A label is whatever the caller named the source by, usually its path. No variant holds a byte of
-/// a key.
+/// A label is the caller's name for the source, usually its path. No variant holds a byte of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// One certificate of a chain is not X.509.
@@ -24,7 +24,7 @@ pub enum CertificateError {
         label: String,
         /// Counted from 1, the server's own certificate.
         position: usize,
-        /// What the parser stumbled over.
+        /// The parser's error.
         reason: &'static str,
     },
     /// A part of a PEM file cannot be read.
@@ -34,7 +34,7 @@ pub enum CertificateError {
         label: String,
         /// The number of the line, counted from 1.
         line: usize,
-        /// What is damaged.
+        /// The kind of damage.
         damage: Damage,
     },
     /// More intermediates than any client accepts.
@@ -181,7 +181,7 @@ pub enum CertificateError {
     },
 }
 
-/// What an operator should know about a certificate that is served all the same.
+/// A warning for the operator about a certificate that is served all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateWarning {
     /// The certificates of the chain do not fit each other, or servers.
@@ -221,7 +221,7 @@ pub enum CertificateWarning {
         key_type: KeyType,
         /// The first of the names in common.
         name: String,
-        /// How many names they have in common.
+        /// The count of names that they have in common.
         names: usize,
         /// The advantage of the served one over the other.
         reason: &'static str,
@@ -264,7 +264,7 @@ pub enum CertificateWarning {
     NameIgnored {
         /// The file with the chain.
         label: String,
-        /// The name as it stands in the certificate.
+        /// The name as written in the certificate.
         name: String,
     },
     /// Served only as the default.

@@ -12,7 +12,7 @@ use super::{
 /// All certificates of one generation. Immutable: lanes share it by reading only.
 #[derive(Debug)]
 pub struct CertificateIndex {
-    /// Positions in `certificates`, sorted by the digests of what stands there.
+    /// Positions in `certificates`, sorted by the digests of the certificates there.
     by_digest: Box<[u32]>,
     certificates: Box<[Arc<Certificate>]>,
     default: Box<[Arc<Certificate>]>,
@@ -43,18 +43,18 @@ impl CertificateIndex {
         Self { by_digest, certificates, default: Box::default(), groups, names, spare_names }
     }
 
-    /// The certificates served for `server_name`, one of each kind of key, best first; empty for
-    /// an unknown name.
+    /// The certificates served for `server_name`, one of each kind of key, best first. Empty for an
+    /// unknown name.
     ///
-    /// The exact name hides a wildcard. A wildcard stands for exactly one label. Case and one
-    /// trailing dot do not matter.
+    /// The exact name hides a wildcard. A wildcard matches exactly one label. Case and one trailing
+    /// dot do not matter.
     pub fn find(&self, server_name: &str) -> &[Arc<Certificate>] {
         let Some(mut name) = AskedName::new(server_name) else { return &[] };
         let group = self.named(name.exact()).or_else(|| self.named(name.wildcard()?));
         group.map(|group| self.group(&group)).unwrap_or_default()
     }
 
-    /// What is served for names that nothing covers, one of each kind of key, best first.
+    /// The certificates for names that no certificate covers, one of each kind of key, best first.
     pub fn default_certificates(&self) -> &[Arc<Certificate>] {
         &self.default
     }
@@ -70,7 +70,7 @@ impl CertificateIndex {
         self.by_digest.binary_search_by_key(&digest.0, at).is_ok()
     }
 
-    /// How many certificates there are.
+    /// The count of certificates.
     pub fn len(&self) -> usize {
         self.certificates.len()
     }
@@ -80,12 +80,12 @@ impl CertificateIndex {
         self.certificates.is_empty()
     }
 
-    /// How many names are served, a wildcard counted as one.
+    /// The count of names that are served, a wildcard counted as one.
     pub fn name_count(&self) -> usize {
         self.names.len()
     }
 
-    /// What there is, with the first `entries_max` to expire.
+    /// Counts of certificates and names, with the first `entries_max` certificates to expire.
     pub fn inventory(&self, entries_max: usize) -> Inventory {
         let mut by_expiry: Vec<&Certificate> = self.iter().map(|each| &**each).collect();
         by_expiry.sort_by_key(|certificate| certificate.chain_not_after_s());
@@ -119,11 +119,11 @@ impl CertificateIndex {
         certificates + sorted + table + pointers * size_of::<Arc<Certificate>>()
     }
 
-    /// Chooses the default; false if there is no such certificate.
+    /// Chooses the default, and returns false if there is no such certificate.
     ///
-    /// A certificate chosen as such brings along the other kinds of key for its first name, or
-    /// clients that cannot use its own kind would be refused. One that is only the first, or not in
-    /// date, gives way to the one that is served for that name.
+    /// A chosen certificate brings along the other kinds of key for its first name. Otherwise
+    /// clients that cannot use its own kind would be refused. A certificate that is only the first
+    /// of all, or not in date, gives way to the one that is served for that name.
     pub(super) fn choose_default(&mut self, default: DefaultCertificate<'_>, now_s: i64) -> bool {
         let chosen = match default {
             DefaultCertificate::Absent => return true,
@@ -150,7 +150,7 @@ impl CertificateIndex {
         true
     }
 
-    /// What is served for exactly `name`, in lower case.
+    /// The certificates that are served for exactly `name`, in lower case.
     pub(super) fn named(&self, name: &str) -> Option<Group> {
         self.names.get(name).cloned().map(Group::Named)
     }
@@ -170,7 +170,7 @@ impl CertificateIndex {
     }
 }
 
-/// Where the certificates of each name are, counted from `first`.
+/// The positions of the certificates of each name, counted from `first`.
 fn ranges(placed: Vec<PlacedName>, first: usize) -> HashMap<Arc<str>, Range<usize>> {
     let mut names: HashMap<Arc<str>, Range<usize>> = HashMap::with_capacity(placed.len());
     for (position, placed) in (first..).zip(placed) {
@@ -198,7 +198,7 @@ impl<'a> IntoIterator for &'a CertificateIndex {
     }
 }
 
-/// What is allocated for one certificate alone.
+/// The bytes that are allocated for one certificate alone.
 fn certificate_bytes(certificate: &Certificate) -> usize {
     let names: usize =
         certificate.names.iter().map(|name| allocation_bytes(ARC_COUNTS_BYTES + name.len())).sum();
@@ -211,7 +211,8 @@ fn certificate_bytes(certificate: &Certificate) -> usize {
         + allocation_bytes(size_of_val(&*certificate.intermediates))
 }
 
-/// What glibc takes for an allocation: a size word more, in steps of 16 bytes, 32 at least.
+/// The bytes that glibc takes for an allocation: a size word more, in steps of 16 bytes, 32 at
+/// least.
 fn allocation_bytes(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
 }

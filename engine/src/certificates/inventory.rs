@@ -1,14 +1,13 @@
-//! What certificates there are, for people who have to renew them: how many, and which of them
-//! expire first.
+//! Counts of certificates and the first ones to expire, for operators that have to renew them.
 
 use super::{Certificate, KeyType};
 
 /// The certificates of an index or of a store, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// How many there are.
+    /// The count of certificates.
     pub certificates: u64,
-    /// How many server names they are served for, a wildcard counted as one.
+    /// The count of server names that they are served for, a wildcard counted as one.
     pub names: u64,
     /// Those that expire first, in that order; as many as were asked for.
     pub soonest: Vec<InventoryEntry>,
@@ -25,12 +24,12 @@ pub struct InventoryEntry {
     pub names_total: usize,
     /// Last second of validity, in Unix time; of files, that of the whole chain.
     pub not_after_s: i64,
-    /// Where it came from.
+    /// The source that it came from.
     pub source: String,
 }
 
 impl InventoryEntry {
-    /// An entry with so many of `names` as are listed.
+    /// An entry with as many of `names` as are listed.
     pub fn new(
         source: &str,
         key_type: KeyType,

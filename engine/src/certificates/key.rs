@@ -1,4 +1,4 @@
-//! A private key that is still encoded, and what its encoding tells about the public half.
+//! A private key that is still encoded, and the public half as far as its encoding has it.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl EncodedKey {
         Self { encoding, der: Zeroizing::new(Box::from(der)) }
     }
 
-    /// How it is written down.
+    /// The form in which it is encoded.
     pub fn encoding(&self) -> KeyEncoding {
         self.encoding
     }
@@ -41,7 +41,8 @@ impl EncodedKey {
         }
     }
 
-    /// What the encoding tells without any arithmetic; `None` if this is no key that is served.
+    /// The public half as far as the encoding has it without any arithmetic. `None` if this is no
+    /// key that is served.
     pub(super) fn public_half(&self) -> Option<PublicHalf<'_>> {
         match self.encoding {
             KeyEncoding::Pkcs1 => pkcs1(&self.der),
@@ -115,15 +116,15 @@ fn pkcs8(der: &[u8]) -> Option<PublicHalf<'_>> {
     }
 }
 
-/// `RSAPrivateKey`: version, modulus, and what stays untouched here.
+/// `RSAPrivateKey`: version, modulus, and fields that are not read here.
 fn pkcs1(der: &[u8]) -> Option<PublicHalf<'_>> {
     let fields = &mut sequence(der)?;
     integer(fields)?;
     rsa(integer(fields)?)
 }
 
-/// `ECPrivateKey`: version, key, then optional curve and public key. Inside PKCS#8 the curve stands
-/// outside.
+/// `ECPrivateKey`: version, key, then optional curve and public key. Inside PKCS#8 the curve is in
+/// the outer structure.
 fn sec1(der: &[u8], outer: Option<KeyType>) -> Option<PublicHalf<'_>> {
     let fields = &mut sequence(der)?;
     integer(fields)?;

@@ -1,4 +1,4 @@
-//! What one lane decoded, and how it answers a hello.
+//! The keys that one lane decoded, and its answer to a hello.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -24,28 +24,30 @@ use super::{
 use crate::policy::{Scheme, SchemeSet};
 use crate::tickets::{self, LaneClock, LeafDigest};
 
-/// The keys one lane has decoded, at most a given number, the least recently used leaving first.
+/// The keys that one lane has decoded, at most a given number. The least recently used leaves
+/// first.
 ///
-/// Entries go by digest, so they outlive a generation: a reload decodes only what changed.
+/// Entries go by digest, so they outlive a generation: a reload decodes only changed ones.
 pub struct LaneKeys {
     counters: LaneKeyCounters,
     keys: LruCache<CertificateDigest, Held>,
-    /// How much of each store's changes this lane has seen.
+    /// The last change of each store that this lane has seen.
     seen: HashMap<StoreId, Seen>,
 }
 
 /// A decoded key, or why there is none.
 struct Held {
-    /// Whether it came from a file, and not from a store, which says itself what has left it.
+    /// Whether it came from a file, and not from a store. A store lists the certificates that have
+    /// left it.
     is_of_file: bool,
     decoded: Result<Arc<CertifiedKey>, CertificateError>,
     /// The certificate as it is sent; none where there is no key.
     leaf: Option<SentLeaf>,
-    /// The key for policies that restrict what it signs with, the newest last.
+    /// The key for policies that restrict its signature schemes, the newest last.
     restricted: Vec<(SchemeSet, Arc<CertifiedKey>)>,
 }
 
-/// What is noted of a certificate that a session is served.
+/// Digest and traits of a certificate that a session is served.
 #[derive(Clone, Copy)]
 struct SentLeaf {
     digest: LeafDigest,
@@ -54,7 +56,7 @@ struct SentLeaf {
     validity: Option<Validity>,
 }
 
-/// What a lane knows of the changes of a store.
+/// The last change of a store that a lane knows.
 struct Seen {
     /// The number of the last certificate that left it.
     gone: u64,
@@ -86,7 +88,7 @@ impl LaneKeys {
         decoded
     }
 
-    /// The same for a context that is served no more: what is decoded for it is not kept.
+    /// The same for a context that is no longer served: a key that is decoded for it is not kept.
     fn passing_key(
         &mut self,
         certificate: &Certificate,
@@ -182,7 +184,7 @@ impl LaneKeys {
                     self.keys.pop(&digest);
                 }
             }
-            // More than the store remembers: what is still served is decoded again.
+            // More than the store remembers: keys that are still served are decoded again.
             None => self.keys.clear(),
         }
         self.seen.insert(id, Seen { gone: gone.last, version });
@@ -224,7 +226,7 @@ impl LaneKeys {
         made
     }
 
-    /// What is noted of the certificate of `key`, which is that of `digest`.
+    /// Digest and traits of the certificate of `key`, which is that of `digest`.
     fn leaf(&self, digest: CertificateDigest, key: &CertifiedKey) -> Option<SentLeaf> {
         self.keys.peek(&digest).and_then(|held| held.leaf).or_else(|| leaf_of(key))
     }
@@ -233,12 +235,12 @@ impl LaneKeys {
         self.counters.store_failures += 1;
     }
 
-    /// What happened so far.
+    /// Counts of look-ups and decodings so far.
     pub fn counters(&self) -> LaneKeyCounters {
         self.counters
     }
 
-    /// How many places are taken.
+    /// The count of places that are taken.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -285,8 +287,8 @@ pub struct LaneResolver {
 }
 
 impl LaneResolver {
-    /// A resolver for the calling thread. `served` is cloned by the lane once per
-    /// generation, `provider` is the lane's own, and `schemes` restrict what is signed with.
+    /// A resolver for the calling thread. The lane clones `served` once per generation, `provider`
+    /// is the lane's own, and `schemes` restrict the signatures.
     pub(crate) fn new(
         served: Served,
         provider: Arc<CryptoProvider>,
@@ -307,11 +309,11 @@ impl LaneResolver {
         Self { lane: Fragile::new(lane) }
     }
 
-    /// Whether a client that asks for `server_name`, or for none, is served at all. What was found
-    /// is kept for [`Self::resolve`], which rustls calls for the same hello next.
+    /// Whether a client that asks for `server_name`, or for none, is served at all. The result is
+    /// kept for [`Self::resolve`], which rustls calls for the same hello next.
     ///
     /// # Errors
-    /// Only the store can tell, and it cannot be read.
+    /// Only the store can answer, and it cannot be read.
     pub(crate) fn covers(&self, server_name: Option<&str>) -> Result<bool, StoreFailure> {
         self.lane.try_get().map_or(Ok(false), |lane| lane.covers(server_name))
     }
@@ -323,13 +325,13 @@ impl LaneResolver {
         }
     }
 
-    /// Whether the name of the last hello has a certificate of its own; none if that is not to be
-    /// found out, or could not be.
+    /// Whether the name of the last hello has its own certificate. `None` if that is not looked up,
+    /// or could not be.
     pub(crate) fn has_own(&self) -> Option<bool> {
         self.lane.try_get().ok().filter(|lane| lane.served.on_demand())?.has_own.take()
     }
 
-    /// Whether what it serves is what the lane serves now. If not, nothing that it decodes is kept.
+    /// Sets whether the lane serves this context now. If not, no key that it decodes is kept.
     pub(crate) fn set_current(&self, is_current: bool) {
         if let Ok(lane) = self.lane.try_get() {
             lane.is_current.set(is_current);
@@ -366,7 +368,7 @@ struct Lane {
     served: Served,
 }
 
-/// What was found for a name.
+/// The result of a look-up of a name.
 struct LookedUp {
     found: Found,
     name: Option<AskedName>,
@@ -385,7 +387,7 @@ impl Lane {
         // Without its store a listener serves its files.
         let readable = view.as_ref().ok().and_then(|view| view.as_deref());
         let (found, has_own) = self.served.find_or_default(server_name, readable)?;
-        // Of a store that cannot be read nobody knows what is in it.
+        // The content of a store that cannot be read is unknown.
         self.has_own.set(view.is_ok().then_some(has_own));
         let is_covered = !matches!(found, Found::Nothing);
         let (name, version) =
@@ -394,8 +396,8 @@ impl Lane {
         if is_covered { Ok(true) } else { view.map(|_| false) }
     }
 
-    /// What is served for `server_name`, of which is known already what was found when the hello
-    /// was admitted.
+    /// Finds the certificates for `server_name`. `covers` may have found them already, when the
+    /// hello was admitted.
     fn find(
         &self,
         server_name: Option<&str>,
@@ -427,7 +429,7 @@ impl Lane {
         }
     }
 
-    /// The store as it is now, after the keys of what has left it were dropped.
+    /// The store as it is now, after the keys of removed certificates were dropped.
     fn current_view(
         &self,
         keys: &mut LaneKeys,
@@ -439,8 +441,8 @@ impl Lane {
         Ok(view)
     }
 
-    /// All that is read from a store for this hello is read from one view of it, so that no chain
-    /// can meet the key of another.
+    /// Reads everything for this hello from one view of the store, so that no chain can meet the
+    /// key of another.
     fn try_resolve(
         &self,
         hello: &ClientHello<'_>,
@@ -466,7 +468,7 @@ impl Lane {
                 in_date.or_else(|| self.choose_any(&found, schemes, view, keys))
             }
         };
-        // What the key itself can make decides, not what its kind usually can.
+        // The key's own schemes decide, not those that are usual for its kind.
         let is_tls13 = self.is_tls13.take().unwrap_or_else(|| offers_tls13(hello));
         let usable: Vec<_> =
             schemes.iter().copied().filter(|scheme| !is_tls13 || is_of_tls13(*scheme)).collect();
@@ -573,7 +575,8 @@ struct Chosen {
     key: Arc<CertifiedKey>,
 }
 
-/// What tickets of sessions that begin with `key` are bound to, and what can be told of it.
+/// The digest that tickets of sessions with `key` are bound to, and the certificate's traits, if
+/// known.
 fn leaf_of(key: &CertifiedKey) -> Option<SentLeaf> {
     let leaf = key.cert.first()?;
     let (digest, traits) = (LeafDigest::of(leaf), LeafTraits::parse(leaf));
@@ -605,6 +608,6 @@ fn is_of_tls13(scheme: SignatureScheme) -> bool {
 
 /// The first byte of the number of each suite of TLS 1.3 (RFC 8446 appendix B.4).
 const TLS13_SUITE: u16 = 0x13;
-/// Policies with schemes of their own for which a lane keeps a key; of more, the oldest is made
-/// again.
+/// The count of policies with separate schemes for which a lane keeps a key. Beyond it, the oldest
+/// key is made again.
 const RESTRICTED_KEYS_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! What the index needs to know of a server's own certificate.
+//! The parts of a server's own certificate that the index needs.
 
 use rustls::pki_types::DnsName;
 use x509_parser::asn1_rs::{FromDer, Oid};
@@ -68,8 +68,8 @@ impl Leaf {
         Ok(leaf)
     }
 
-    /// Takes the DNS names of the extension subjectAltName; the common name only if there is none
-    /// (RFC 9525 does without it, but old private authorities issue nothing else).
+    /// Takes the DNS names of the extension subjectAltName. The common name counts only if there is
+    /// none: RFC 9525 ignores it, but old private authorities issue nothing else.
     fn take_names(&mut self, certificate: &X509Certificate<'_>) -> Result<(), &'static str> {
         let mut extensions = certificate
             .extensions()
@@ -119,7 +119,7 @@ pub(super) struct Link {
     pub(super) not_after_s: i64,
     /// First second of validity, in Unix time.
     pub(super) not_before_s: i64,
-    /// How many authorities may be between it and a server's own certificate.
+    /// The most authorities between it and a server's own certificate.
     pub(super) path_len: Option<u32>,
     /// The SubjectPublicKeyInfo without its header.
     pub(super) public_key: Box<[u8]>,
@@ -181,7 +181,7 @@ impl Validity {
     }
 }
 
-/// What decides the place of a certificate among others of a chain.
+/// The fields that decide the place of a certificate among others of a chain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linked<'a> {
     /// The content of its extension cRLDistributionPoints.
@@ -190,7 +190,7 @@ pub(crate) struct Linked<'a> {
     /// Only this version has extensions.
     pub(crate) has_version_3: bool,
     pub(crate) issuer: &'a [u8],
-    /// Which of its issuer's keys signed it, if it says so.
+    /// The identifier of its issuer's key, if it names one.
     pub(crate) issuer_key_id: Option<&'a [u8]>,
     pub(crate) key_id: Option<&'a [u8]>,
     /// Whether its key may sign revocation lists: its extension keyUsage does not deny it.
@@ -239,7 +239,7 @@ impl<'a> Linked<'a> {
         })
     }
 
-    /// Whether the names say that it issued `other`, and the keys' identifiers do not deny it.
+    /// Whether, by the names, it may have issued `other`, and the keys' identifiers do not deny it.
     pub(crate) fn may_have_issued(&self, other: &Linked<'_>) -> bool {
         let is_meant = match (self.key_id, other.issuer_key_id) {
             (Some(own), Some(wanted)) => own == wanted,
@@ -260,7 +260,7 @@ pub(crate) struct AuthorityLimits {
     pub(crate) not_after_s: i64,
     /// First second of validity, in Unix time.
     pub(crate) not_before_s: i64,
-    /// How many authorities may stand between it and a peer's own certificate.
+    /// The most authorities between it and a peer's own certificate.
     pub(crate) path_len: Option<u32>,
 }
 
@@ -309,13 +309,14 @@ pub(crate) fn not_after_s(der: &[u8]) -> Result<i64, &'static str> {
     parse(der).map(|certificate| certificate.validity.not_after.timestamp())
 }
 
-/// Whether a certificate names itself as its issuer; what cannot be read does not.
+/// Whether a certificate names itself as its issuer. False if it cannot be read.
 pub(crate) fn is_self_issued(der: &[u8]) -> bool {
     parse(der).is_ok_and(|certificate| certificate.issuer.as_raw() == certificate.subject.as_raw())
 }
 
-/// Whether a certificate may issue others, as OpenSSL sees it: it says so, or it is of a version
-/// that cannot say, or it says nothing but what its key may sign. What cannot be read may not.
+/// Whether a certificate may issue others, by OpenSSL's rules. Without basicConstraints, one of
+/// version 1 has to be its own issuer, and a later one needs the key usage for it. False if it
+/// cannot be read.
 pub(crate) fn is_authority(der: &[u8]) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
     let signs_certificates = match certificate.key_usage() {
@@ -346,6 +347,7 @@ pub(super) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, &'static str> {
 
 #[cfg(test)]
 thread_local! {
-    /// Certificates that were read on this thread; what a stranger may cause has a budget.
+    /// The count of certificates that were read on this thread. Work that a stranger can cause has
+    /// a budget.
     pub(crate) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

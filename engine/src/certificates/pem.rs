@@ -4,7 +4,7 @@ use super::key::EncodedKey;
 use super::{CHAIN_CERTIFICATES_MAX, CertificateError, PEM_BYTES_MAX};
 use crate::pem::{Foreign, PemError, SectionKind, sections};
 
-/// What one PEM text holds; either part may be missing.
+/// The certificates and the key of one PEM text. Either may be missing.
 #[derive(Debug)]
 pub struct PemContents {
     /// Certificates as DER, in the order of the text.

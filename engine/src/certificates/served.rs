@@ -18,7 +18,7 @@ pub struct Served {
     pub index: Arc<CertificateIndex>,
     /// Those from a store.
     pub store: Option<ListenerStore>,
-    /// What happens to a client that asks for something else.
+    /// The answer to a client that asks for another name.
     pub unknown_names: UnknownNames,
 }
 
@@ -94,8 +94,9 @@ impl Served {
         Ok(stored.as_ref().and_then(choose))
     }
 
-    /// Where what a client gets that asks for `server_name` comes from at this moment: for people,
-    /// by the search that lanes make for a hello. Dates are not considered.
+    /// The source of the certificate that a client gets at this moment if it asks for
+    /// `server_name`. For people, by the same search that lanes make for a hello. Dates are not
+    /// considered.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -110,8 +111,8 @@ impl Served {
         })
     }
 
-    /// Whether every client is served, whatever it asks for, by files, and nobody wants to know
-    /// more.
+    /// Whether files alone serve every client, for any name, and no on-demand look-up is
+    /// configured.
     pub(super) fn covers_all(&self) -> bool {
         let has_default = !self.index.default_certificates().is_empty();
         self.unknown_names == UnknownNames::ServeDefault && has_default && !self.on_demand()
@@ -162,7 +163,7 @@ impl Served {
     }
 }
 
-/// Where a certificate comes from, one of each kind of key, best first.
+/// The source of a certificate, one of each kind of key, best first.
 #[derive(Clone, Debug)]
 pub enum ServedFrom<'s> {
     /// Files.
@@ -192,6 +193,6 @@ impl Found {
 
 #[cfg(test)]
 thread_local! {
-    /// How often this thread has looked a name up.
+    /// The count of look-ups of names on this thread.
     pub(super) static LOOKED_UP: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -1,6 +1,6 @@
-//! Certificates that change while they are served: what the engine asks of a store of them.
+//! Certificates that change while they are served: the interface of a certificate store.
 //!
-//! The store itself has files, so it lives above the engine: it implements [`CertificateStore`]. A
+//! The store itself has files, so it is above the engine and implements [`CertificateStore`]. A
 //! lane takes a [`StoreView`] for one hello and drops it before it turns to anything else.
 
 use std::fmt;
@@ -15,24 +15,24 @@ use super::{
     decode,
 };
 
-/// Certificates found by name anew for each hello, with their keys sealed until one is needed.
+/// Certificates found by name again for each hello, with their keys sealed until one is needed.
 ///
-/// Lanes share it: a view must write nothing that another lane reads, and wait for nobody.
+/// Lanes share it: a view must write nothing that another lane reads, and must never wait.
 pub trait CertificateStore: fmt::Debug + Send + Sync {
-    /// Tells this store from all others, also after a restart.
+    /// Identifies this store, also after a restart.
     fn id(&self) -> StoreId;
 
-    /// What the store holds now. It stays as it is for as long as the view lives.
+    /// The present content of the store. It stays the same for as long as the view lives.
     ///
     /// # Errors
     /// The store cannot be read.
     fn view(&self) -> Result<Box<dyn StoreView + '_>, StoreFailure>;
 
-    /// What is in the store, with the first `entries_max` to expire: for people, and not on the
-    /// path of a hello.
+    /// Counts of the store's certificates and names, with the first `entries_max` to expire. For
+    /// people, and not on the path of a hello.
     ///
     /// # Errors
-    /// The store cannot be read, and why.
+    /// The store cannot be read, with the reason.
     fn inventory(&self, entries_max: usize) -> Result<Inventory, InventoryFailure>;
 }
 
@@ -41,8 +41,8 @@ pub trait StoreView {
     /// Grows with every change of the store.
     fn version(&self) -> u64;
 
-    /// What is served for exactly `name`, which is in lower case; a wildcard begins with `*.`. One
-    /// of each kind of key, the cheapest first; empty for an unknown name.
+    /// The certificates for exactly `name`, which is in lower case. A wildcard begins with `*.`.
+    /// One of each kind of key, the cheapest first. Empty for an unknown name.
     ///
     /// # Errors
     /// The entry cannot be read.
@@ -54,8 +54,8 @@ pub trait StoreView {
     /// It is gone, damaged, or sealed with a key that is not at hand.
     fn open(&self, digest: CertificateDigest) -> Result<OpenedCertificate, StoreFailure>;
 
-    /// The certificate by which whoever fills the store answers an authority's question for `name`
-    /// now (`tls-alpn-01`, RFC 8737), with its key unsealed.
+    /// The certificate that answers an authority's validation of `name` now (`tls-alpn-01`, RFC
+    /// 8737), with its key unsealed. The agent puts it there.
     ///
     /// # Errors
     /// It is damaged, or sealed with a key that is not at hand.
@@ -69,10 +69,10 @@ pub trait StoreView {
     fn gone_since(&self, seen: Option<u64>) -> Result<Gone, StoreFailure>;
 }
 
-/// What a name look-up tells of a certificate: enough to choose by.
+/// A certificate as a look-up of a name returns it: enough to choose by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredCertificate {
-    /// Tells it from all others.
+    /// Identifies the certificate.
     pub digest: CertificateDigest,
     /// The kind of key.
     pub key_type: KeyType,
@@ -121,13 +121,13 @@ pub struct Gone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreId(pub [u8; 16]);
 
-/// Something in a store cannot be read. A lane has nobody to tell why; it counts, and
-/// `sealane certificates verify` says the rest.
+/// A store, or an entry in it, cannot be read. The type has no reason, because a lane only counts
+/// these failures. `sealane certificates verify` prints the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the certificate store cannot be read; `sealane certificates verify` says why")]
 pub struct StoreFailure;
 
-/// Why nobody can be told what is in a store; the store's own words.
+/// The reason why the inventory of a store cannot be read, in the store's own words.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct InventoryFailure(#[from] pub Box<dyn std::error::Error + Send + Sync>);
@@ -137,17 +137,18 @@ pub struct InventoryFailure(#[from] pub Box<dyn std::error::Error + Send + Sync>
 pub struct ListenerStore {
     /// The certificates.
     pub certificates: Arc<dyn CertificateStore>,
-    /// The name whose certificate stands in for names that nothing covers, if there is one.
+    /// The name that has the default certificate for names that no certificate covers, if there is
+    /// one.
     pub default_name: Option<Box<str>>,
-    /// Whether lanes find out which names that clients ask for have a certificate, for whoever
-    /// obtains certificates on demand: [`LaneContext::has_own`].
+    /// Whether lanes note which requested names have a certificate, for an agent that orders
+    /// certificates on demand: [`LaneContext::has_own`].
     ///
     /// [`LaneContext::has_own`]: crate::context::LaneContext::has_own
     pub on_demand: bool,
 }
 
 impl ListenerStore {
-    /// The name whose certificate should stand in for others, where the store has none for it yet.
+    /// The name of the default certificate, if the store has no certificate for it yet.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -156,7 +157,7 @@ impl ListenerStore {
         Ok(self.default_name.as_deref().filter(|_| found.is_empty()))
     }
 
-    /// What stands in for names that nothing covers.
+    /// The default certificates for names that no certificate covers.
     pub(super) fn default_of(
         &self,
         view: &dyn StoreView,

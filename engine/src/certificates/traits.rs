@@ -1,4 +1,4 @@
-//! What can be told of a certificate to those who do not see it, in the words of OpenSSL.
+//! Traits of a certificate for the access log and backends, in OpenSSL's words.
 
 use super::KeyType;
 use super::key::PublicHalf;
@@ -9,7 +9,7 @@ use super::leaf::parse;
 pub struct LeafTraits {
     /// The kind of key; none for one that is not served.
     pub key: Option<KeyType>,
-    /// How its issuer signed it; none for an algorithm without a name here.
+    /// The algorithm of its issuer's signature. `None` for an algorithm without a name here.
     pub signature: Option<SignatureAlgorithm>,
 }
 
@@ -31,7 +31,7 @@ impl LeafTraits {
     }
 }
 
-/// How a certificate is signed.
+/// The algorithm that a certificate is signed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "their names say all that there is to say")]
 pub enum SignatureAlgorithm {
@@ -74,7 +74,7 @@ impl SignatureAlgorithm {
         }
     }
 
-    /// What stands for it in a certificate (RFC 5758, RFC 8017, RFC 8410).
+    /// The object identifier in a certificate (RFC 5758, RFC 8017, RFC 8410).
     fn oid(self) -> &'static [u8] {
         match self {
             Self::EcdsaSha256 => &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2],

@@ -1,4 +1,4 @@
-//! One set of options made ready, and what each lane makes of it.
+//! One set of options made ready, and its replica on each lane.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,14 +35,14 @@ pub struct ClientContext {
 }
 
 impl ClientContext {
-    /// Parses and validates `options`, whose digest is `digest`; `counters` learn of it.
+    /// Parses and validates `options`, which have this `digest`, and counts that in `counters`.
     pub(super) fn build(
         options: &ClientOptions,
         digest: OptionsDigest,
         counters: &Arc<Counters>,
     ) -> Result<Arc<Self>, ClientOptionsError> {
         check(options)?;
-        // Whoever names an authority trusts it, an intermediate one too.
+        // An authority that an operator names is trusted, an intermediate one too.
         let anchors = options.roots.anchors(Anchors::trust)?;
         counters.parsed(anchors.len());
         counters.built();
@@ -58,7 +58,7 @@ impl ClientContext {
         Ok(context)
     }
 
-    /// Which options this context was built for.
+    /// The digest of the options that this context was built for.
     pub fn digest(&self) -> OptionsDigest {
         self.digest
     }
@@ -88,8 +88,8 @@ impl ClientContext {
             }
         };
         config.alpn_protocols.clone_from(&options.alpn);
-        // A server that relays the handshake could pass on what this client's certificate vouches
-        // for (RFC 7627); TLS 1.3 has no such gap.
+        // A server that relays the handshake could pass on the proof by this client's certificate
+        // (RFC 7627). TLS 1.3 has no such gap.
         config.require_ems = options.require_extended_master_secret || options.identity.is_some();
         config.resumption = match options.resumption {
             true => Resumption::store(Arc::new(LaneSessions::new(LANE_SESSIONS_MAX))),
@@ -115,7 +115,7 @@ impl ClientContext {
         LaneVerifier { algorithms, context: Arc::clone(self) }
     }
 
-    /// Who vouches for servers; none if nothing is asked of their certificates.
+    /// The trusted authorities, or `None` if servers' certificates are not verified.
     pub(super) fn believed(&self) -> Option<&Anchors> {
         match self.options.verification {
             Verification::DangerousNone => None,
@@ -150,7 +150,7 @@ impl fmt::Debug for ClientContext {
     }
 }
 
-/// What can be told without parsing anything.
+/// Checks that need no parsing.
 fn check(options: &ClientOptions) -> Result<(), ClientOptionsError> {
     let hybrid_only = options.groups.iter().all(|group| *group == Group::X25519MlKem768);
     if options.versions == Versions::Tls12 && hybrid_only && !options.groups.is_empty() {

@@ -1,4 +1,4 @@
-//! What can be wrong with a client's options, and what to do about it.
+//! Errors in a client's options, with the remedy for each.
 
 use super::options::{ALPN_PROTOCOLS_MAX, ROOTS_BYTES_MAX, ROOTS_MAX};
 use super::table::CLIENT_CONTEXTS_MAX;
@@ -7,8 +7,8 @@ use crate::pem::{Damage, Foreign};
 use crate::provider::ProviderError;
 use crate::session::SessionError;
 
-/// Why options make no context. The fault is the operator's unless a variant says otherwise; no
-/// variant holds a byte of a key.
+/// An error because of which options make no context. The fault is the operator's unless a variant
+/// names another party. No variant holds a byte of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientOptionsError {
     /// A protocol name that cannot be written down.
@@ -29,7 +29,7 @@ pub enum ClientOptionsError {
         label: String,
         /// In the source, counted from 1.
         position: usize,
-        /// What the parser stumbled over.
+        /// The parser's error.
         reason: String,
     },
     /// A part of a PEM text with roots cannot be read.
@@ -39,7 +39,7 @@ pub enum ClientOptionsError {
         label: String,
         /// The number of the line, counted from 1.
         line: usize,
-        /// What is damaged.
+        /// The kind of damage.
         damage: Damage,
     },
     /// Groups that only TLS 1.3 has, and TLS 1.2 alone.
@@ -96,7 +96,7 @@ pub enum ClientOptionsError {
          is the limit; give clients equal options"
     )]
     TableFull,
-    /// More protocols than anybody speaks.
+    /// More protocols than any client offers.
     #[error("ALPN: {count} protocols; at most {ALPN_PROTOCOLS_MAX} are offered")]
     TooManyProtocols {
         /// Protocols named.
@@ -112,7 +112,7 @@ pub enum ClientOptionsError {
     },
 }
 
-/// Why a lane could not begin a session.
+/// An error because of which a lane could not begin a session.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// This lane cannot use the context that was published.

@@ -1,4 +1,4 @@
-//! What a client trusts, shows and speaks: plain data with a digest.
+//! Trust, identity, versions and protocols of a client: plain data with a digest.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,9 +38,9 @@ pub struct ClientOptions {
     pub require_extended_master_secret: bool,
     /// Whether a lane resumes its earlier sessions with a server.
     pub resumption: bool,
-    /// Who may issue the server's certificate.
+    /// Authorities that may issue the server's certificate.
     pub roots: Roots,
-    /// What is asked of the server's certificate.
+    /// The checks of the server's certificate.
     pub verification: Verification,
     /// Protocol versions to offer.
     pub versions: Versions,
@@ -63,12 +63,12 @@ impl ClientOptions {
         }
     }
 
-    /// Tells these options from all others; equal options have equal digests.
+    /// Identifies these options: equal options have equal digests.
     ///
     /// Roots count as a set of certificates: neither their order, nor repetitions, nor their labels
     /// matter. The order of protocols and of groups does, because a server sees it. An identity is
-    /// its chain and its key as encoded. The key goes into the digest so that nobody gets a context
-    /// by showing a certificate alone; the digest tells nothing about it.
+    /// its chain and its key as encoded. The key is part of the digest, so that a certificate alone
+    /// is not enough to get its context. The digest reveals nothing about the key.
     pub fn digest(&self) -> OptionsDigest {
         let mut hash = Sha256::new_with_prefix(b"sealane client options 1");
         hash.update([
@@ -103,11 +103,12 @@ impl ClientOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OptionsDigest(pub [u8; 32]);
 
-/// What is asked of a server's certificate.
+/// The checks of a server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verification {
-    /// Nothing: whoever answers is believed, so anybody on the way can read and change everything.
-    /// Only that the server holds the key of the certificate it shows is still checked.
+    /// No verification: any server is accepted, so anyone on the path can read and change
+    /// everything. The only check left is that the server holds the key of the certificate it
+    /// shows.
     DangerousNone,
     /// A root issued it, it is valid now, and for the name that was asked for.
     Full,
@@ -197,7 +198,7 @@ impl Roots {
         Self::of(self.certificates.iter().filter(is_usable).cloned().collect())
     }
 
-    /// How many different certificates there are.
+    /// The count of different certificates.
     pub fn len(&self) -> usize {
         self.certificates.len()
     }
@@ -207,8 +208,8 @@ impl Roots {
         self.certificates.is_empty()
     }
 
-    /// Last second of validity of the authority that expires first, in Unix time; none if there is
-    /// no authority. From then on that one vouches for nobody.
+    /// Last second of validity of the authority that expires first, in Unix time, or `None` if
+    /// there is no authority. After it, certificates by that authority are rejected.
     ///
     /// # Errors
     /// One of them is no certificate.
@@ -237,7 +238,8 @@ impl Roots {
         self.certificates.iter().map(|root| root.der.as_ref())
     }
 
-    /// Their certificates, each put where `place` says; what cannot be used there is named.
+    /// Their certificates, each added by `place`. The error names a certificate that cannot be
+    /// added.
     pub(crate) fn anchors(
         &self,
         place: impl Fn(&mut Anchors, &CertificateDer<'_>) -> Result<(), String>,
@@ -258,7 +260,7 @@ impl Roots {
         self.certificates.iter().map(subject).collect()
     }
 
-    /// Tells this set of certificates from all others.
+    /// Identifies this set of certificates.
     pub(crate) fn digest(&self) -> [u8; 32] {
         self.digest
     }
@@ -345,7 +347,7 @@ impl ClientIdentity {
         Self::indexed(|builder| builder.add_pair(chain_label, chain, key_label, key))
     }
 
-    /// The certificate, whose dates an operator may want to watch.
+    /// The certificate, for example to watch its dates.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }

@@ -1,4 +1,4 @@
-//! Where the current context of a destination is published, and how a lane takes it from there.
+//! The place where the current context of a destination is published, and from which lanes take it.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::tickets::LaneClock;
 
 /// The current context of one destination. A clone is the same slot.
 ///
-/// Any thread publishes at any time; a lane looks before each connection, which reads one word that
-/// nobody writes between two publications. Neither ever waits for the other, so this is no mutex: a
+/// Any thread publishes at any time. A lane looks before each connection: it reads one word that is
+/// not written between two publications. Neither ever waits for the other, so this is no mutex: a
 /// lane would wait for a publisher that lost its processor.
 #[derive(Clone, Debug)]
 pub struct ContextSlot {
@@ -28,7 +28,7 @@ struct Published {
 }
 
 impl ContextSlot {
-    /// A slot whose first generation, number 1, is `context`.
+    /// A slot with `context` as its first generation, number 1.
     pub fn new(context: Arc<ClientContext>) -> Self {
         Self { published: Arc::new(ArcSwap::from_pointee(Published { context, generation: 1 })) }
     }
@@ -72,7 +72,7 @@ pub struct LaneClient {
 }
 
 impl LaneClient {
-    /// A replica of what `slot` holds; the lane sets `clock` as time goes on.
+    /// A replica of the context in `slot`. The lane sets `clock` as time goes on.
     ///
     /// # Errors
     /// The provider cannot run on this machine.
@@ -94,11 +94,11 @@ impl LaneClient {
         Ok(ClientSession::new(Arc::clone(&self.config), name)?)
     }
 
-    /// Takes what was published since, and lets go of the context before; tells whether there was
-    /// something.
+    /// Takes the newest published context and releases the one before. Returns whether there was a
+    /// new one.
     ///
-    /// [`LaneClient::connect`] does this itself. A lane that may not connect for long does it from
-    /// time to time, or it keeps an old context alive.
+    /// [`LaneClient::connect`] does this itself. A lane that may not connect for long calls it from
+    /// time to time. Otherwise it keeps an old context alive.
     ///
     /// # Errors
     /// As for [`LaneClient::connect`].

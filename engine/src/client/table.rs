@@ -10,14 +10,14 @@ use super::options::{ClientOptions, OptionsDigest};
 
 /// Builds one [`ClientContext`] for equal options, however many clients ask.
 ///
-/// A process has one table, which belongs to its control plane: asking takes it whole, so an owner
-/// with several threads puts it behind a lock of its own. No lane needs it to connect.
+/// A process has one table, which belongs to its control plane. Asking takes it by `&mut`, so an
+/// owner with several threads puts it behind a lock. No lane needs it to connect.
 #[derive(Debug, Default)]
 pub struct ClientContexts {
     contexts: HashMap<OptionsDigest, Weak<ClientContext>>,
     counters: Arc<Counters>,
-    /// Entries at which those of freed contexts are swept out: twice what the last sweep left, so
-    /// that sweeping costs each entry the same however many there are.
+    /// The count of entries at which those of freed contexts are removed. It is twice the count
+    /// that the last sweep left, so that sweeping costs each entry the same however many there are.
     sweep_at: usize,
 }
 
@@ -51,7 +51,7 @@ impl ClientContexts {
         Ok(context)
     }
 
-    /// What happened so far.
+    /// Counts since the start.
     pub fn counts(&self) -> ClientContextCounts {
         self.counters.read()
     }

@@ -53,7 +53,7 @@ impl Authority {
         ClientIdentity::from_pem_pair(pair.0, pair.1).unwrap()
     }
 
-    /// A server named `name` that asks for a certificate if `clients` says who issues them.
+    /// A server named `name`, which asks for a certificate by `clients` if there are any.
     fn server(&self, name: &str, clients: Option<&Self>) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
@@ -425,5 +425,5 @@ fn publishing_the_current_context_again_changes_nothing() {
     assert_eq!((slot.generation(), lane.generation()), (1, 1));
 }
 
-/// How long a test waits for another thread.
+/// The longest time that a test waits for another thread.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! How a lane checks a server's certificate.
+//! Verification of a server's certificate by a lane.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::revocation::RevocationLists;
 #[derive(Debug)]
 pub(crate) struct LaneVerifier {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
-    /// Whoever holds the configuration with this verifier, a connection among them, holds the
-    /// context: it is freed after its last connection.
+    /// Each holder of the configuration with this verifier, such as a connection, also holds the
+    /// context. So the context is freed after its last connection.
     pub(super) context: Arc<ClientContext>,
 }
 

@@ -1,11 +1,11 @@
-//! What can be wrong with the roots and revocation lists for clients, and what to do about it.
+//! Errors in the roots and revocation lists for clients, with the remedy for each.
 
 use super::roots::{CRL_BYTES_MAX, CRLS_MAX};
 use crate::client::ClientOptionsError;
 use crate::pem::{Damage, Foreign};
 
-/// Why roots and revocation lists make no [`ClientRoots`](super::ClientRoots). The fault is the
-/// operator's.
+/// An error because of which roots and revocation lists make no
+/// [`ClientRoots`](super::ClientRoots). The fault is the operator's.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientRootsError {
     /// A revocation list that is none, or of a kind that cannot be honoured.
@@ -14,21 +14,21 @@ pub enum ClientRootsError {
          list of version 2"
     )]
     BadCrl {
-        /// Which of the texts.
+        /// The label of the text.
         label: String,
         /// In the text, counted from 1.
         position: usize,
-        /// What is wrong.
+        /// The parser's error.
         reason: String,
     },
     /// A part of a PEM text with lists cannot be read.
     #[error("{label}:{line}: {damage}")]
     BrokenCrlPem {
-        /// Which of the texts.
+        /// The label of the text.
         label: String,
         /// The number of the line, counted from 1.
         line: usize,
-        /// What is damaged.
+        /// The kind of damage.
         damage: Damage,
     },
     /// Texts too large to be revocation lists.
@@ -40,7 +40,7 @@ pub enum ClientRootsError {
     /// A text without a list.
     #[error("{label}: no revocation list (PEM section X509 CRL) in it: {found}")]
     NoCrlInText {
-        /// Which of the texts.
+        /// The label of the text.
         label: String,
         /// The format of the text.
         found: Foreign,

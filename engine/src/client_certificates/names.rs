@@ -1,4 +1,4 @@
-//! Which of the clients that the roots vouch for may come in: [`ClientName`].
+//! Names of the clients that are admitted, among those that the roots verify: [`ClientName`].
 
 use rustls::{CertificateError, Error};
 use x509_parser::certificate::X509Certificate;
@@ -46,7 +46,7 @@ pub(super) fn admit(wanted: &[ClientName], der: &[u8]) -> Result<(), Error> {
         let alternatives = alternative_names(&certificate);
         wanted.iter().any(|name| name.is_of(&certificate, &alternatives))
     });
-    // rustls says access_denied for it (RFC 8446 section 6.2).
+    // rustls sends access_denied for it (RFC 8446 section 6.2).
     let refused = Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
     if is_admitted { Ok(()) } else { Err(refused) }
 }

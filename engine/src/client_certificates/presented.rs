@@ -1,4 +1,4 @@
-//! What a client's own certificate says of its holder, in words: [`Presented`].
+//! Subject, issuer and other fields of a client's own certificate, as text: [`Presented`].
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::fmt::Write as _;
@@ -11,17 +11,17 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use crate::text;
 
-/// What a client's own certificate says, whoever vouches for it. The text is a stranger's: it is
-/// printable, and each part of it has at most [`PRESENTED_BYTES_MAX`] bytes.
+/// The fields of a client's own certificate, whether it is trusted or not. The text comes from the
+/// client: it is made printable, and each part of it has at most [`PRESENTED_BYTES_MAX`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presented {
-    /// Who issued it, as RFC 4514 writes names.
+    /// The issuer, as RFC 4514 writes names.
     pub issuer: String,
     /// Alternative names, each behind its kind: `DNS:a.test, URI:spiffe://a/b`.
     pub names: String,
     /// The serial number that the issuer gave, in hexadecimal digits.
     pub serial: String,
-    /// Who holds it, as RFC 4514 writes names.
+    /// The subject, as RFC 4514 writes names.
     pub subject: String,
 }
 
@@ -68,7 +68,8 @@ fn attribute(attribute: &AttributeTypeAndValue<'_>) -> String {
     }
 }
 
-/// The value as RFC 4514 section 2.4 has it, and what steers a terminal by its number.
+/// The value in the form of RFC 4514 section 2.4. Characters that steer a terminal are written by
+/// their number.
 fn escaped(value: &str) -> String {
     let last = value.chars().count().saturating_sub(1);
     let mut text = String::with_capacity(value.len());
@@ -87,7 +88,7 @@ fn escaped(value: &str) -> String {
 fn labelled(name: &GeneralName<'_>) -> Option<String> {
     let printable = |text: &str| {
         let mut written = String::with_capacity(text.len());
-        // What stands between names cannot stand in one.
+        // A comma separates names, so it cannot be part of one.
         text.chars().for_each(|c| match c {
             ',' => written.push_str("\\2c"),
             c => push_printable(&mut written, c),
@@ -138,7 +139,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// Bytes of each part of what a certificate says.
+/// The most bytes of each part of a [`Presented`].
 pub const PRESENTED_BYTES_MAX: usize = 512;
 const MORE: &str = "…";
 

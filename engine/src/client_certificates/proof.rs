@@ -1,9 +1,10 @@
-//! What a ticket is worth that continues a session with a client's certificate.
+//! Checks of a ticket that continues a session with a client's certificate.
 //!
-//! rustls verifies nothing when a session resumes, and the policy's digest, which binds tickets,
-//! has the roots but not the revocation lists: those come anew every hour. So a ticket is judged
-//! when it is opened. One that does not count is as good as none: the handshake is full, the client
-//! shows what it has now, and if that is no better it gets the alert that says why.
+//! rustls verifies nothing when a session resumes. The policy's digest, which binds tickets, has
+//! the roots but not the revocation lists, because lists are fetched again every hour. So a ticket
+//! is judged when it is opened. One that is rejected counts as none: the handshake is full, and the
+//! client shows its present certificate. If that is no better, the client gets an alert with the
+//! reason.
 //!
 //! A ticket holds the time of the full handshake, when the client last proved that it holds its
 //! key: a policy may let sessions resume for a shorter time than all others.
@@ -16,7 +17,7 @@ use rustls::time_provider::TimeProvider as _;
 use super::LaneVerifier;
 use crate::tickets::{LaneClock, UnixSeconds};
 
-/// How a lane judges the tickets of clients that were asked for certificates.
+/// Judges the tickets of clients that were asked for certificates, for one lane.
 #[derive(Debug)]
 pub(crate) struct Proofs {
     verifier: Arc<LaneVerifier>,
@@ -28,14 +29,15 @@ impl Proofs {
         Self { verifier }
     }
 
-    /// For how long after a full handshake sessions resume, if that has an end of its own.
+    /// The longest time after a full handshake in which sessions resume, if it has a separate
+    /// limit.
     pub(crate) fn age_max_s(&self) -> Option<u32> {
         let age_max = self.verifier.roots().rules().proof_age_max?;
         Some(u32::try_from(age_max.as_secs()).unwrap_or(u32::MAX))
     }
 
-    /// Whether `session`, as rustls wrote it into a ticket, may go on. Where a certificate is only
-    /// asked for, what it is worth is for whoever asked.
+    /// Whether `session`, as rustls wrote it into a ticket, may go on. A certificate that is only
+    /// asked for is not judged here: that is left to the caller that asked.
     pub(crate) fn admit(&self, session: &[u8], proved_at: UnixSeconds, clock: &LaneClock) -> bool {
         let age_s = clock.now().map(|now| now.0.saturating_sub(proved_at.0));
         if self.age_max_s().is_some_and(|max_s| age_s.is_none_or(|age_s| age_s > max_s.into())) {
@@ -50,10 +52,10 @@ impl Proofs {
     }
 }
 
-/// The client's chain in a session that rustls 0.23 wrote down; none if it is written otherwise.
+/// The client's chain in a session that rustls 0.23 wrote, or `None` if the form is another one.
 ///
-/// rustls tells nobody what is in there before it has resumed the session. Its version is pinned,
-/// and a test of the engine's resumes a session by what is read here.
+/// rustls does not show this chain before it has resumed the session. Its version is pinned, and a
+/// test of the engine resumes a session by the chain that is read here.
 fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     let mut rest = Reader(session);
     if rest.flag()? {
@@ -73,7 +75,7 @@ fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     Some(chain)
 }
 
-/// What has not been read yet.
+/// The bytes that have not been read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

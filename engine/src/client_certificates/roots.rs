@@ -1,4 +1,4 @@
-//! The authorities that clients' certificates come from, and what they revoked.
+//! The authorities that issue clients' certificates, and their revocation lists.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::revocation::{List, RevocationList, RevocationLists};
 /// lanes, and read-only for them.
 ///
 /// With lists, one of them must cover each certificate of a chain, and lists count only until their
-/// next update is due. A certificate that issued itself and is given here may be a
-/// client's own; if it is no authority's, nobody else's is believed because of it. An intermediate
-/// authority that is given here need not be sent by clients, and is believed as far as one that is
-/// trusted issued it, as OpenSSL has it.
+/// next update is due. A self-issued certificate among the roots may be a client's own. If it is no
+/// authority's, no other certificate is trusted because of it. Clients need not send an
+/// intermediate authority that is among the roots. As with OpenSSL, it is trusted only if a trusted
+/// authority issued it.
 #[derive(Clone)]
 pub struct ClientRoots {
     /// A digest of the roots and of the lists too.
@@ -54,7 +54,7 @@ impl ClientRoots {
         Self::from_labelled_pem(&labelled(&ca_labels, ca), &labelled(&crl_labels, crls))
     }
 
-    /// The same; what stands before each text names it in errors.
+    /// The same with a label before each text, which names it in errors.
     ///
     /// # Errors
     /// There is no certificate, a text is damaged, or there is more of something than its limit.
@@ -115,17 +115,18 @@ impl ClientRoots {
         self.digest == <[u8; 32]>::from(Sha256::digest(NO_AUTHORITY))
     }
 
-    /// The same, but clients are not told who is trusted, and choose for themselves what to show.
+    /// The same, but clients get no list of the trusted authorities, and choose a certificate
+    /// without it.
     pub fn unnamed(self) -> Self {
         Self { subjects: Arc::default(), ..self }
     }
 
-    /// The same under other rules; what was parsed is shared with it.
+    /// The same under other rules. The parsed roots and lists are shared.
     pub fn under(&self, rules: ClientRules) -> Self {
         Self { rules: Arc::new(rules), ..self.clone() }
     }
 
-    /// What is asked of a client beside a chain that the roots vouch for.
+    /// The rules for a client in addition to a verified chain.
     pub fn rules(&self) -> &ClientRules {
         &self.rules
     }
@@ -151,8 +152,8 @@ impl ClientRoots {
         self.trust.crls.unsigned()
     }
 
-    /// The authorities of which there is no list, as RFC 4514 writes names, if there are lists at
-    /// all: whoever they issued is refused.
+    /// The authorities without a revocation list, as RFC 4514 writes names, if there are lists at
+    /// all. All clients with a certificate by one of them are rejected.
     pub fn unlisted(&self) -> Vec<String> {
         let lists = self.trust.crls.signed();
         let is_listed = |name: &[u8]| lists.iter().any(|list| *list.issuer == *name);
@@ -164,20 +165,21 @@ impl ClientRoots {
         if self.trust.crls.is_empty() { Vec::new() } else { names.map(read).collect() }
     }
 
-    /// Tells these roots from all others; neither their order nor repetitions count. The lists are
-    /// not in it: a ticket that was sealed under others is judged by these when it is opened, and
-    /// machines that fetch their lists at different times resume each other's sessions. Nor are the
-    /// rules, for the same reason.
+    /// Identifies these roots. Neither their order nor repetitions count.
+    ///
+    /// Revocation lists and rules are not in it. A ticket that was sealed under other lists is
+    /// judged by these when it is opened. So machines that fetch lists at different times resume
+    /// each other's sessions.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// Whether what was parsed is in use elsewhere: by other values that came of this one.
+    /// Whether the parsed roots are in use elsewhere: by other values that were made from this one.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.trust) > 1
     }
 
-    /// Whether a client's chain is believed at a time, and by what kind of lists.
+    /// Verifies a client's chain at a time, and returns the kind of lists that it was verified by.
     pub(super) fn judge(
         &self,
         leaf: &CertificateDer<'_>,
@@ -210,7 +212,7 @@ fn labelled<'a>(labels: &'a [String], texts: &[&'a [u8]]) -> Vec<(&'a str, &'a [
     labels.iter().map(String::as_str).zip(texts.iter().copied()).collect()
 }
 
-/// What is asked of a client beside a chain that the roots vouch for.
+/// The rules for a client in addition to a verified chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientRules {
     /// Whether a list counts on when its next update is overdue.
@@ -223,7 +225,7 @@ pub struct ClientRules {
     pub proof_age_max: Option<Duration>,
 }
 
-/// By what kind of lists a chain was judged.
+/// The kind of lists by which a chain was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lists {
     /// They are in date, or there are none.
@@ -236,7 +238,8 @@ fn is_of_ended_list(error: &Error) -> bool {
     Distrust::of(error.clone(), &[]) == Distrust::CrlExpired
 }
 
-/// Whom a lane believes, and what was revoked: memory that all lanes read and none writes.
+/// The trusted authorities and the revoked certificates: memory that all lanes read and none
+/// writes.
 #[derive(Debug)]
 pub(super) struct Trust {
     anchors: Anchors,

@@ -1,4 +1,4 @@
-//! What a client's certificates are worth.
+//! The verdict on a client's certificates.
 
 use rustls::pki_types::CertificateDer;
 use rustls::{CertificateError, Error};
@@ -7,7 +7,7 @@ use crate::anchors::unnamed;
 use crate::certificates::is_self_issued;
 use crate::session::{SessionError, is_authority_as_leaf};
 
-/// What a client's certificates are worth at a moment.
+/// The verdict on a client's certificates at a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientStanding {
     /// The client showed no certificate.
@@ -23,7 +23,7 @@ pub enum ClientStanding {
 /// The reason why a client's certificates are not trusted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Distrust {
-    /// An extension says that it is for something else.
+    /// An extension limits it to another purpose.
     #[error("the client's certificate is not for clients; issue one with the purpose clientAuth")]
     BadPurpose,
     /// The issuer's key did not sign it.
@@ -71,7 +71,7 @@ pub enum Distrust {
          (its path length)"
     )]
     PathTooLong,
-    /// No revocation list says anything about it.
+    /// No revocation list covers it.
     #[error("no revocation list covers the client's certificate or one of its issuers; add it")]
     RevocationUnknown,
     /// The issuer revoked the certificate.
@@ -83,7 +83,7 @@ pub enum Distrust {
     /// The chain ends in an authority that is not among the trusted ones.
     #[error("the client's chain ends in an authority that is not trusted")]
     SelfSignedInChain,
-    /// Nobody who is trusted issued it, and the chain ends before an authority.
+    /// No trusted authority issued it, and the chain ends before an authority.
     #[error(
         "no trusted authority issued the client's certificate; trust the one that did, and let the \
          client send its intermediate certificates"
@@ -92,8 +92,9 @@ pub enum Distrust {
 }
 
 impl Distrust {
-    /// Why a handshake that must have a good certificate failed with `error`, if it was for one
-    /// that the client showed. The chain is gone by then: who issued itself is not told apart.
+    /// The reason why a handshake that requires a certificate failed with `error`, if the client's
+    /// certificate was the reason. The chain is gone by then, so a self-signed certificate is not
+    /// recognized as such.
     pub fn of_handshake(error: &SessionError) -> Option<Self> {
         match error {
             SessionError::Tls(error @ Error::InvalidCertificate(_)) => {
@@ -122,7 +123,7 @@ impl Distrust {
         }
     }
 
-    /// Why rustls refused `chain`.
+    /// The reason why rustls rejected `chain`.
     pub(super) fn of(error: Error, chain: &[CertificateDer<'_>]) -> Self {
         use CertificateError as E;
         use webpki::Error as W;

@@ -1,4 +1,4 @@
-//! How a lane checks a client's certificate.
+//! Verification of a client's certificate by a lane.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -48,12 +48,12 @@ impl LaneVerifier {
         self.required
     }
 
-    /// Whom it believes, and what else it asks.
+    /// The trusted roots, with the other rules.
     pub(crate) fn roots(&self) -> &ClientRoots {
         &self.roots
     }
 
-    /// What a chain is worth at a time.
+    /// The verdict on a chain at a time.
     pub(crate) fn standing(
         &self,
         chain: &[CertificateDer<'_>],
@@ -68,7 +68,8 @@ impl LaneVerifier {
         }
     }
 
-    /// Lets a chain in, or says why not; who comes in by a list that has ended is counted.
+    /// Verifies a chain and returns the error if it is rejected. Counts a chain that is verified by
+    /// a list that has ended.
     pub(super) fn admit(
         &self,
         leaf: &CertificateDer<'_>,
@@ -125,7 +126,8 @@ impl ClientCertVerifier for LaneVerifier {
     ) -> Result<ClientCertVerified, Error> {
         let admitted = match self.required {
             true => self.admit(end_entity, intermediates, Some(now)),
-            // Whoever judges it afterwards, in whatever language, reads it without a surprise.
+            // The chain can be read at least, so a later reader of it, in any language, meets no
+            // surprise.
             false => PeerChain::parse(end_entity, intermediates).map(drop).map_err(Error::from),
         };
         if admitted.is_err() {

@@ -1,5 +1,5 @@
-//! An authority's question whether a name is served here (`tls-alpn-01`, RFC 8737): answered with a
-//! certificate that stands in the store for that purpose alone.
+//! An authority's validation that a name is served here (`tls-alpn-01`, RFC 8737). It is answered
+//! with a certificate that is in the store for that purpose alone.
 
 use std::sync::Arc;
 

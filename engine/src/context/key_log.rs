@@ -1,4 +1,5 @@
-//! Secrets of sessions for whoever has to read their traffic: off unless a context asks for it.
+//! Secrets of sessions, for decrypting their traffic in a debugger such as Wireshark. Off unless a
+//! context asks for them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,7 +23,7 @@ impl LaneKeyLog {
         Self { lines: Fragile::new(Rc::default()) }
     }
 
-    /// What has come since the last call.
+    /// Takes the lines since the last call.
     pub(super) fn take(&self) -> Vec<u8> {
         self.lines.try_get().map(|lines| lines.borrow_mut().take()).unwrap_or_default()
     }
@@ -48,7 +49,7 @@ impl fmt::Debug for LaneKeyLog {
     }
 }
 
-/// Each in memory of its own that never grows, so that no secret is left behind in freed memory.
+/// Lines in separate allocations that never grow, so that no secret is left behind in freed memory.
 #[derive(Default)]
 struct Lines {
     bytes: usize,

@@ -12,7 +12,7 @@ pub(crate) fn extend(message: &mut Vec<u8>, kind: u16, content: &[u8]) {
     message[at..at + 2].copy_from_slice(&extensions_len);
 }
 
-/// Where the extensions of a hello are, with the length before them.
+/// The position of the extensions of a hello, with the length before them.
 pub(super) fn extensions_at(message: &[u8]) -> usize {
     // Header, version, random, session id, suites, compressions.
     let mut at = 4 + 2 + 32;

@@ -5,22 +5,22 @@ use super::records::Records;
 use super::{OTHER_BYTES_MAX, Peek, peek_other};
 use crate::record::{HANDSHAKE, RECORD_HEADER_LEN, RECORD_PLAIN_MAX};
 
-/// The start of a ClientHello whose end has not arrived.
+/// The start of a ClientHello that has not arrived to its end.
 ///
-/// Each byte is looked at and copied once, as it arrives; the message is parsed once, when it is
-/// whole. The headers of its records are not kept: afterwards it stands in as few records as can
-/// be, whatever number it came in.
+/// Each byte is looked at and copied once, as it arrives. The message is parsed once, when it is
+/// whole. The headers of its records are not kept: afterwards the message is in as few records as
+/// possible.
 #[derive(Debug, Default)]
 pub struct Gathering {
     records: Records,
-    /// The handshake message so far; of what does not begin as one, the first bytes.
+    /// The handshake message so far, or the first bytes of something else.
     message: Vec<u8>,
     is_other: bool,
 }
 
 impl Gathering {
-    /// Takes the next bytes of the connection. Tells how many of them belong to the hello, and what
-    /// it is now.
+    /// Takes the next bytes of the connection. Returns how many of them belong to the hello, and
+    /// the state that it is in now.
     pub fn take(&mut self, bytes: &[u8], message_bytes_max: usize) -> (usize, Peek) {
         let is_first = self.message.is_empty() && self.records.is_fresh();
         if is_first && bytes.first().is_some_and(|first| *first != HANDSHAKE) {
@@ -44,7 +44,8 @@ impl Gathering {
                 Err(fault) => return Peek::Refused(fault),
             };
             if self.message.capacity() < self.message.len() + payload.len() {
-                // By quarters and not to the double: what is held is counted by its length.
+                // Grows by quarters, not to the double: the length of held bytes counts against a
+                // limit.
                 self.message.reserve_exact(self.message.len() / 4 + payload.len());
             }
             self.message.extend_from_slice(payload);
@@ -68,8 +69,8 @@ impl Gathering {
         self.message.len() + RECORD_HEADER_LEN * self.message.len().div_ceil(RECORD_PLAIN_MAX)
     }
 
-    /// No less than what [`Gathering::framed_len`] grows to beyond the bytes that it takes from now
-    /// on.
+    /// The room to reserve: no less than [`Gathering::framed_len`] grows by beyond the bytes that
+    /// it takes from now on.
     pub fn room_len(&self) -> usize {
         self.message.len() + RECORD_HEADER_LEN * RECORDS_MAX
     }

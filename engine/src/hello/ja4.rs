@@ -20,7 +20,7 @@ pub fn ja4(bytes: &[u8], message_bytes_max: usize) -> Option<Box<str>> {
     Some(hello.name().into())
 }
 
-/// What of a hello counts.
+/// The parts of a hello that count.
 struct Introduction<'a> {
     alpn: &'a [u8],
     extensions: Vec<u16>,
@@ -87,13 +87,13 @@ impl<'a> Introduction<'a> {
     }
 }
 
-/// Numbers of two bytes, but for those that mean nothing.
+/// Numbers of two bytes, without those that mean nothing.
 fn numbers(bytes: &[u8]) -> Vec<u16> {
     let numbers = bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
     numbers.filter(|number| !is_grease(*number)).collect()
 }
 
-/// Whether a client says it to see that it is passed over (RFC 8701).
+/// Whether a number is one that clients send to test that servers ignore it (RFC 8701).
 fn is_grease(number: u16) -> bool {
     let [high, low] = number.to_be_bytes();
     high == low && low & 0x0f == 0x0a
@@ -155,7 +155,7 @@ mod tests {
         [&[22, 3, 1][..], &len, &message].concat()
     }
 
-    /// The example of the description, in another order and with what is passed over.
+    /// The example of the description, in another order and with ignored numbers.
     #[test]
     fn the_published_example() {
         let suites = [

@@ -3,12 +3,13 @@
 use super::{Fault, Hello, Offered};
 use crate::record::RECORD_PLAIN_MAX;
 
-/// Whether `message` is a ClientHello as long as its header says, so far as that can be said.
+/// Whether `message` is a ClientHello of the length in its header, as far as that is known.
 /// `record_left` bytes of its last record have not arrived.
 ///
 /// # Errors
-/// It is another message, longer than `bytes_max`, or shorter than the record that it ends in: what
-/// follows a hello comes under other keys, so it may not begin in there (RFC 8446 section 5.1).
+/// It is another message, longer than `bytes_max`, or shorter than the record that it ends in.
+/// Bytes behind a hello come under other keys, so they may not begin in there (RFC 8446 section
+/// 5.1).
 pub(super) fn is_whole(
     message: &[u8],
     record_left: usize,
@@ -55,7 +56,7 @@ pub(super) fn parse(message: &[u8]) -> Result<Hello, Fault> {
     let (hello, versions) = parse_body(body).ok_or(Fault::Undecodable)?;
     let is_new = hello.offers_tls13 || versions.has_tls12;
     match versions.legacy {
-        // RFC 8446 appendix D.5: whatever else is offered.
+        // RFC 8446 appendix D.5: independent of the other offers.
         ..=SSL3 => Err(Fault::OldVersion),
         _ if is_new && versions.has_illegal_limit => Err(Fault::IllegalLimit),
         _ if is_new => Ok(hello),
@@ -211,7 +212,8 @@ fn host_name(extension: &[u8]) -> Option<Box<str>> {
         && name.len() <= HOST_NAME_LEN_MAX
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(byte));
     let name = std::str::from_utf8(name).ok().filter(|_| is_host_name)?;
-    // The name is without it (section 3); rustls takes both for one, as whoever looks it up must.
+    // The name has no dot at its end (section 3). rustls takes both forms for one, as a look-up
+    // must.
     let name = name.strip_suffix('.').unwrap_or(name);
     // RFC 6066 forbids addresses; rustls ignores them as well.
     (name.parse::<core::net::Ipv4Addr>().is_err()).then(|| name.to_ascii_lowercase().into())

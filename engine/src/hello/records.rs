@@ -1,9 +1,9 @@
-//! The records that a ClientHello arrives in, in whatever pieces.
+//! The records of a ClientHello, split in any way.
 
 use super::Fault;
 use crate::record::{HANDSHAKE, RECORD_HEADER_LEN, RECORD_PLAIN_MAX};
 
-/// Where a stream of records stands between two reads.
+/// The state of a stream of records between two reads.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     header: [u8; RECORD_HEADER_LEN],
@@ -65,5 +65,5 @@ impl Records {
     }
 }
 
-/// The major version of every TLS. What follows it is not looked at (RFC 8446 section 5.1).
+/// The major version of every TLS. The byte behind it is not looked at (RFC 8446 section 5.1).
 const VERSION_MAJOR: u8 = 3;

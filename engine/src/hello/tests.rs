@@ -1,4 +1,4 @@
-//! What clients that are in use send first, whole, split, cut and damaged.
+//! First messages of clients that are in use: whole, split, cut and damaged.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::provider::{ProviderChoice, lane_provider};
 
 const BYTES_MAX: usize = 16 * 1024;
 
-/// What looking at a hello took.
+/// The work of looking at a hello.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Bytes of payload that were copied.
@@ -86,7 +86,7 @@ pub(crate) fn refragment(hello: &[u8], len: usize) -> Vec<u8> {
     hello[RECORD_HEADER_LEN..].chunks(len).flat_map(record).collect()
 }
 
-/// What rustls makes of the same bytes: the server name, if it takes them for a ClientHello.
+/// The server name by rustls' own parser, if it takes the bytes for a ClientHello.
 fn by_rustls(bytes: &[u8]) -> Option<Option<String>> {
     let mut acceptor = Acceptor::default();
     let mut rest = bytes;
@@ -170,7 +170,7 @@ fn a_hello_over_several_records_is_put_together_and_cut_anywhere_needs_more() {
     }
 }
 
-/// Hands `bytes` to a gathering in steps of `step` bytes, and tells how many it took.
+/// Hands `bytes` to a gathering in steps of `step` bytes, and returns how many it took.
 fn gather(bytes: &[u8], step: usize, message_bytes_max: usize) -> (Gathering, usize, Peek) {
     let (mut gathering, mut all_taken) = (Gathering::default(), 0);
     for chunk in bytes.chunks(step) {

@@ -1,4 +1,4 @@
-//! Chains as peers send them: what is refused, and which line is picked out.
+//! Chains as peers send them: which are rejected, and which line is picked out.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn a_certificate_of_version_1_is_no_peers_own() {
     assert_eq!(PeerChain::parse(&old, &[]).err(), Some(ChainFault::OldVersion));
     let root = authority("root", None);
     let leaf = leaf(&root);
-    // A root that nobody needs may be of any age.
+    // A root that is not needed may be of any age.
     PeerChain::parse(&leaf, &[root.der().clone(), old]).unwrap();
 }
 
@@ -74,7 +74,7 @@ fn a_line_is_picked_out_of_whatever_order() {
     assert_eq!(line(&leaf, &[u.clone(), l.clone()], &known, ""), [l, u]);
 }
 
-/// What made 17.5 KB cost seconds: each of them may have issued each other.
+/// The reason why 17.5 KB cost seconds: each of them may have issued each other.
 #[test]
 fn no_name_comes_twice_in_a_line() {
     let same: Vec<_> = (0..6).map(|_| authority("same", None)).collect();
@@ -115,7 +115,7 @@ fn of_two_issuers_of_one_name_the_identifier_the_date_and_the_anchor_decide() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Names, issuers and order as a stranger likes: what path building gets leaves no choice.
+    /// Arbitrary names, issuers and order: path building gets a line without a choice.
     #[test]
     fn a_line_never_branches(drawn in proptest::collection::vec((0_u8..4, 0_u8..4), 0..7)) {
         let names: Vec<_> = (0..4).map(|name| authority(&format!("n{name}"), None)).collect();

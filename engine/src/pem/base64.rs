@@ -9,7 +9,7 @@ pub(super) struct Decoder {
     bytes: Zeroizing<Vec<u8>>,
     /// Characters of the group that is not complete.
     group: Zeroizing<[u8; GROUP]>,
-    /// How many of them there are.
+    /// The count of those characters.
     held: usize,
     /// Padding so far.
     padding: usize,

@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn names_are_those_of_the_suite() {
         for suite in Suite::ALL {
-            // rustls writes TLS13_ where IANA writes TLS_; OpenSSL leaves out what goes without
-            // saying.
+            // rustls writes TLS13_ where IANA writes TLS_, and OpenSSL leaves out the obvious
+            // parts.
             let named = suite.id().as_str().unwrap().replace("TLS13_", "TLS_");
             assert_eq!(suite.name(), named);
             let bare = |name: &str| name.replace("TLS_ECDHE", "ECDHE").replace("WITH_", "");

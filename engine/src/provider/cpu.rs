@@ -1,4 +1,4 @@
-//! Which processor features graviola needs and this machine lacks.
+//! The processor features that graviola needs and this machine lacks.
 //!
 //! Graviola asserts these at every entry: without this check a lane would panic in its first
 //! handshake.

@@ -1,11 +1,12 @@
-//! Keys of records: each as its bytes for as long as it lives, and expanded for as long as it is
+//! Keys of records: the bytes of each as long as it lives, and its expanded form as long as it is
 //! in use.
 //!
 //! AWS-LC expands a key to 592 bytes, which an idle connection would keep twice, and does so in
 //! 0.14 us. So a key keeps its own 32 bytes, and each thread the expanded form of those that were
-//! used last. What a thread holds is found by the key itself: whichever thread a session comes to,
-//! it never meets another's. It goes, zeroed, with the key; a session that is dropped on another
-//! thread than its last record's, as no lane does, leaves it to whatever takes its place there.
+//! used last. A thread finds an expanded form by the key itself, so a session that comes to another
+//! thread never meets the key of another session. The form is zeroed and dropped with the key. A
+//! session that is dropped on another thread than its last record's, which no lane does, leaves the
+//! form until another key takes its place.
 
 use std::cell::RefCell;
 
@@ -18,7 +19,8 @@ use zeroize::Zeroize as _;
 /// A key of one direction of a connection.
 pub(super) struct RecordKey {
     key: KeyBytes,
-    /// Where this thread may hold it expanded; if it holds another there, it has none of this one.
+    /// The place where this thread may hold it expanded. If another key is there, this thread has
+    /// no expanded form of it.
     place: u8,
 }
 
@@ -84,7 +86,7 @@ impl Aead {
     }
 }
 
-/// What an expanded key is made of, and found by.
+/// The bytes that an expanded key is made from, and by which it is found.
 struct KeyBytes {
     aead: Aead,
     /// Zeroed on drop.
@@ -103,7 +105,7 @@ impl KeyBytes {
     }
 
     fn is(&self, other: &Self) -> bool {
-        // To the end, whatever is found: how long it takes says nothing of a key.
+        // Compares to the end in any case: the time must not depend on the key.
         let bytes = self.bytes.iter().zip(&other.bytes);
         let differing = bytes.fold(0, |differing, (ours, theirs)| differing | (ours ^ theirs));
         self.aead == other.aead && differing == 0
@@ -173,10 +175,10 @@ thread_local! {
     static EXPANDED: RefCell<Expanded> = RefCell::new(Expanded::new());
 }
 
-/// How many expanded keys a thread holds: both directions of 128 connections that are busy, or of
-/// 64 with TLS to their backends. That is 160 KB; a key beyond it is expanded for each record.
+/// The most expanded keys of a thread: both directions of 128 connections that are busy, or of 64
+/// with TLS to their backends. That is 160 KB. A key beyond it is expanded for each record.
 const EXPANDED_KEYS_MAX: usize = 1 << u8::BITS;
-/// What they take, each 592 bytes of AWS-LC's and its place.
+/// The bytes that they take, each 592 bytes of AWS-LC's and its place.
 pub const EXPANDED_BYTES_MAX: u64 = EXPANDED_KEYS_MAX as u64 * 672;
 const KEY_BYTES_MAX: usize = 32;
 

@@ -84,7 +84,7 @@ impl<C: Curve> ActiveKeyExchange for Started<C> {
     }
 }
 
-/// What differs from curve to curve.
+/// The operations that differ from curve to curve.
 trait Curve: Send + Sync + 'static {
     type Private: Send + Sync;
     type Share: AsRef<[u8]> + Send + Sync;
@@ -92,7 +92,7 @@ trait Curve: Send + Sync + 'static {
 
     /// A private key that was never used, from the lane's random bytes.
     fn ephemeral() -> Result<Self::Private, Error>;
-    /// What the peer gets.
+    /// The share for the peer.
     fn share(private: &Self::Private) -> Self::Share;
     /// The secret, or an error if the peer's share is malformed, off the curve or of small order.
     fn agree(private: &Self::Private, peer_share: &[u8]) -> Result<SharedSecret, Error>;

@@ -25,6 +25,7 @@ pub(super) fn last_word(message: &OutboundPlainMessage<'_>) -> Option<[u8; ALERT
 }
 
 thread_local! {
+    // By thread, because rustls passes nothing of ours to the encrypter.
     static LAST_WORD: Cell<Option<AlertDescription>> = const { Cell::new(None) };
 }
 

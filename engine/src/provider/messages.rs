@@ -1,5 +1,5 @@
-//! Where the handshake messages under keys begin, to find a Finished of a wrong length: rustls
-//! takes it for one with a wrong digest.
+//! The positions where handshake messages under keys begin, to find a Finished of a wrong length:
+//! rustls takes it for one with a wrong digest.
 
 use rustls::{Error, InvalidMessage};
 

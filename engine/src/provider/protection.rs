@@ -45,7 +45,7 @@ impl Tls13AeadAlgorithm for Aead {
 pub(crate) struct Tls13Direction {
     key: RecordKey,
     iv: Iv,
-    /// The number of the next record, where nobody else counts them.
+    /// The number of the next record, for callers that do not count records themselves.
     sequence: u64,
 }
 
@@ -103,7 +103,7 @@ impl Tls13Direction {
         seal(&mut self.key, nonce, header, inner)
     }
 
-    /// Decrypts the next record, whose end is the tag; returns how many bytes that makes.
+    /// Decrypts the next record, which ends in its tag. Returns the length of the plaintext.
     ///
     /// # Errors
     /// The peer has not sealed it so.
@@ -214,7 +214,7 @@ impl Tls12AeadAlgorithm for Aead {
 /// record (RFC 5288 section 3), ChaCha20-Poly1305 none (RFC 7905 section 2).
 struct Tls12Direction {
     key: RecordKey,
-    /// What nonces begin with, and where those of our own records start to count.
+    /// The start of each nonce, and the number from which our own records are counted.
     iv: Iv,
 }
 
@@ -321,7 +321,7 @@ fn seal(
     tag.as_ref().try_into().map_err(|_| Error::EncryptError)
 }
 
-/// Decrypts `sealed`, whose end is the tag; returns how many bytes that makes.
+/// Decrypts `sealed`, which ends in its tag. Returns the length of the plaintext.
 fn open(
     key: &mut RecordKey,
     nonce: [u8; NONCE_LEN],
@@ -343,7 +343,7 @@ fn secrets(aead: Aead, key: AeadKey, iv: Iv) -> ConnectionTrafficSecrets {
     }
 }
 
-/// What stands behind a record's content under TLS 1.3: its type.
+/// The length of the type behind a record's content under TLS 1.3.
 pub(crate) const CONTENT_TYPE_LEN: usize = 1;
 /// Bytes of the tag of every cipher that TLS protects records with here.
 pub(crate) const TAG_LEN: usize = 16;

@@ -1,27 +1,27 @@
 //! A lane's own random bytes: without lock, shared line or system call.
 //!
 //! Where the kernel's generator runs in the process (Linux 6.11, see [`KernelRandom`]), it makes
-//! them: a thread has its own key, which the kernel takes back when a virtual machine was restored
-//! from a snapshot that the host reports (vmgenid), and which is empty after a fork.
+//! them. Each thread has its own key. The kernel takes it back when a virtual machine was restored
+//! from a snapshot that the host reports (vmgenid), and it is empty after a fork.
 //!
-//! Elsewhere it is ChaCha20 with fast key erasure: each refill of the buffer replaces the key, and
-//! bytes are erased as they are handed out, so what is in memory tells nothing about bytes handed
-//! out before. The kernel's generator gives the first key and is mixed in again after
-//! [`RESEED_INTERVAL_BYTES`], and after [`renew`], which a lane calls in each second of its clock.
-//! A fork finds the key wiped, and asks the kernel.
+//! Elsewhere it is ChaCha20 with fast key erasure. Each refill of the buffer replaces the key, and
+//! bytes are erased as they are handed out, so memory reveals nothing about earlier bytes. The
+//! kernel's generator gives the first key. It is mixed in again after [`RESEED_INTERVAL_BYTES`],
+//! and after [`renew`], which a lane calls in each second of its clock. A fork finds the key wiped,
+//! and asks the kernel.
 //!
-//! What this one does not protect against:
+//! Two limits of this second generator:
 //! - Two copies of one machine, restored from a snapshot, hand out the same bytes until each has
 //!   asked the kernel again. That is at most the rest of a second or of an interval, whichever ends
 //!   first, if the kernels themselves differ by then. A kernel learns that it was copied where the
-//!   host reports it; elsewhere it may take it a minute. Meanwhile the copies
-//!   repeat server randoms and key shares, each to its own clients: a client of one copy that is
-//!   given the same share as a client of the other gains nothing by it, but whoever learns the
-//!   secret of one such share reads both sessions. Tickets repeat nothing (see [`crate::tickets`]),
-//!   and ECDSA signatures are made with what is signed. So restart Sealane after a restore, and do
-//!   not copy a running one.
-//! - Whoever reads the memory of a running process knows the bytes up to the next reseed; the
-//!   private keys lie in the same memory.
+//!   host reports it. Elsewhere it may take a minute. During that time the copies repeat server
+//!   randoms and key shares, each to its own clients. A client of one copy gains nothing by the
+//!   same share as a client of the other. But an attacker with the secret of one such share reads
+//!   both sessions. Tickets repeat nothing (see [`crate::tickets`]), and the nonce of an ECDSA
+//!   signature depends on the signed message. So restart Sealane after a restore, and do not copy a
+//!   running one.
+//! - An attacker with the memory of a running process knows the bytes up to the next reseed. The
+//!   private keys are in the same memory.
 
 use std::cell::RefCell;
 
@@ -55,7 +55,7 @@ thread_local! {
     static SOURCE: RefCell<Source> = const { RefCell::new(Source::Unopened) };
 }
 
-/// Who makes the bytes of a thread.
+/// The source of a thread's random bytes.
 enum Source {
     Unopened,
     Kernel(KernelRandom),
@@ -78,8 +78,8 @@ impl Source {
     }
 }
 
-/// A generator of ours: the next key at the start of its memory, behind it bytes to hand out, and
-/// at the end a mark that is gone in a child.
+/// A generator of ours. The next key is at the start of its memory, and behind it are bytes to hand
+/// out. At the end is a mark that is gone in a child.
 struct Generator {
     memory: WipedOnFork<{ BUFFER_BYTES + 1 }>,
     /// Everything before this index is the key or has been handed out.
@@ -149,8 +149,8 @@ impl Generator {
     }
 }
 
-/// How many bytes a lane makes from one seed: about 80 handshakes, so that the call of the kernel,
-/// half a microsecond, is nothing among them.
+/// The bytes that a lane makes from one seed. That is about 80 handshakes, so that the call of the
+/// kernel, half a microsecond, is nothing among them.
 pub const RESEED_INTERVAL_BYTES: usize = 1 << 14;
 
 const BUFFER_BYTES: usize = 1024;
@@ -291,7 +291,7 @@ mod tests {
         ours(|generator| assert_ne!(generator.budget_bytes, 0));
     }
 
-    /// What a child finds in memory that the kernel wipes.
+    /// The memory that a child finds wiped by the kernel.
     #[test]
     fn a_generator_that_was_wiped_hands_out_nothing_of_before() {
         let mut generator = Generator::unseeded().unwrap();
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(bytes, [0xda, 0x41, 0x59, 0x7c, 0x51, 0x57, 0x48, 0x8d]);
     }
 
-    /// Makes this thread's generator one of ours, whatever the kernel has.
+    /// Makes this thread's generator one of ours, independent of the kernel's.
     fn make_ours() {
         SOURCE.set(Source::Ours(Generator::unseeded().unwrap()));
     }

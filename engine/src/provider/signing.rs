@@ -16,7 +16,7 @@ use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use zeroize::Zeroizing;
 
-/// Decodes private keys into what signs fastest; the encoded key is erased.
+/// Decodes private keys into the fastest signers. The encoded key is erased.
 #[derive(Debug)]
 pub(super) struct Keys;
 

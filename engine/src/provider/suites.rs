@@ -62,8 +62,8 @@ fn tls13_of(stock: &[SupportedCipherSuite]) -> Vec<Tls13CipherSuite> {
 }
 
 /// The same for TLS 1.2. There rustls-graviola 0.4.0 leaves Ed25519 out of the signatures of the
-/// ECDSA suites, so that a server with an Ed25519 certificate has no suite at all; these have it
-/// (RFC 8422).
+/// ECDSA suites, so that a server with an Ed25519 certificate has no suite at all. These suites
+/// have it (RFC 8422).
 fn tls12_of(stock: &[SupportedCipherSuite]) -> Vec<Tls12CipherSuite> {
     let suites = stock.iter().filter_map(|suite| Some((tls12(*suite)?, aead(suite.suite())?)));
     suites
@@ -80,7 +80,7 @@ fn tls12_of(stock: &[SupportedCipherSuite]) -> Vec<Tls12CipherSuite> {
         .collect()
 }
 
-/// What protects the records of a suite.
+/// The cipher for the records of a suite.
 fn aead(suite: CipherSuite) -> Option<&'static Aead> {
     Some(match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256

@@ -159,7 +159,7 @@ impl List {
         is_newer && self.scope == other.scope
     }
 
-    /// Whether it is for this certificate, as far as issuer and scope tell.
+    /// Whether it is for this certificate, by issuer and scope.
     pub(super) fn covers(&self, certificate: &Linked<'_>, is_own: bool) -> bool {
         *certificate.issuer == *self.shown.issuer && self.scope.covers(certificate, is_own)
     }
@@ -193,7 +193,7 @@ pub struct RevocationList {
     pub issuer_text: String,
     /// The name of its source.
     pub label: String,
-    /// When the next one is due, in Unix time: from then on it has ended.
+    /// The time at which the next one is due, in Unix time. From then on this list has ended.
     pub next_update_s: i64,
     /// The time from which it counts, in Unix time.
     pub this_update_s: i64,

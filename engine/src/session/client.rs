@@ -16,8 +16,8 @@ use crate::hello::has_extended_master_secret;
 /// The client's side of a TLS connection.
 ///
 /// The client speaks first: [`Session::feed`](super::Session::feed) without a byte writes its
-/// ClientHello. The last of its handshake is in `wire` when `feed` reports the session established,
-/// so the first request that is sealed behind it leaves in the same send.
+/// ClientHello. The last of its handshake is in `wire` when `feed` reports the session established.
+/// So the first request that is sealed behind it leaves in the same send.
 pub type ClientSession = TlsSession<ClientEnd>;
 
 /// rustls' connection, and whether its sessions may be resumed.
@@ -28,8 +28,8 @@ pub struct ClientEnd {
 }
 
 impl ClientSession {
-    /// A session with the server `name`: what the ClientHello asks for, and what the server's
-    /// certificate must be valid for.
+    /// A session with the server `name`: the ClientHello asks for it, and the server's certificate
+    /// must be valid for it.
     ///
     /// `config` must leave early data off, as it is by default.
     ///
@@ -44,7 +44,7 @@ impl ClientSession {
 impl Role for ClientEnd {
     type Data = ClientConnectionData;
     type Awaited = ();
-    // A client's Finished must not wait: without it the server has nobody to answer.
+    // A client's Finished must not wait: without it the server cannot send anything.
     const HOLDS_TICKETS: bool = false;
 
     fn turn<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {

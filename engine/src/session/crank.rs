@@ -1,5 +1,5 @@
-//! rustls turned until it needs more bytes: a handshake, and what follows where rustls does that
-//! too.
+//! Drives rustls until it needs more bytes: through a handshake, and afterwards where rustls reads
+//! the records too.
 
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{AlertDescription, ProtocolVersion};
@@ -13,7 +13,7 @@ use crate::buffer::Buffer;
 use crate::provider::with_last_word;
 use crate::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, RECORD_HEADER_LEN};
 
-/// rustls' connection, and what has to be known of what it has done.
+/// rustls' connection, with notes about its work so far.
 pub(super) struct Crank<R: Role> {
     pub(super) end: R,
     pub(super) awaited: R::Awaited,
@@ -40,7 +40,7 @@ impl<R: Role> Crank<R> {
         self.end.negotiated().protocol_version() == Some(ProtocolVersion::TLSv1_3)
     }
 
-    /// Whether rustls has done its part: what comes now is not for it.
+    /// Whether rustls has done its part. Later bytes are not for it.
     pub(super) fn is_through(&self) -> bool {
         !self.is_handshaking() && self.end.hands_over()
     }
@@ -61,11 +61,13 @@ impl<R: Role> Crank<R> {
         let mut done = 0;
         loop {
             if !self.is_handshaking() {
+                // From here on rustls may see all records at once, or none.
                 self.one_by_one = None;
             }
             let is_through = self.is_through();
             let waiting = &incoming[done..];
             let shown = match &mut self.one_by_one {
+                // It still gets its turn, because it may have records to write.
                 None if is_through => 0,
                 None => waiting.len(),
                 Some(one_by_one) => one_by_one.shown_len(waiting),
@@ -99,6 +101,7 @@ impl<R: Role> Crank<R> {
                     fed.peer_closed = true;
                     Ok(Step::Continue)
                 }
+                // rustls waits: for bytes, or for data to encrypt.
                 Ok(_) => Ok(Step::Idle),
                 Err(error) => Err(error.into()),
             };
@@ -129,7 +132,7 @@ impl<R: Role> Crank<R> {
     }
 
     /// Tickets are the only thing a TLS 1.3 server writes at the moment its handshake completes.
-    /// Alone they would cost a send of their own, so they wait for the first response.
+    /// Alone they would cost a separate send, so they wait for the first response.
     fn hold_tickets(&self, held: &mut Box<[u8]>, wire: &mut Buffer, encoded_len: usize) {
         if !self.is_handshaking() && self.is_tls13() {
             let keep = wire.len() - encoded_len;
@@ -138,11 +141,11 @@ impl<R: Role> Crank<R> {
         }
     }
 
-    /// Takes note whether `record`, which was just written, ends what we send in the clear.
+    /// Notes whether `record`, which was just written, is the last that we send in the clear.
     fn note_written(&mut self, record: &[u8]) {
         let encrypts = match record.first() {
             Some(&APPLICATION_DATA) => true,
-            // What follows it in TLS 1.2 is encrypted; in TLS 1.3 it means nothing.
+            // In TLS 1.2 the next records are encrypted. In TLS 1.3 it means nothing.
             Some(&CHANGE_CIPHER_SPEC) => !self.is_tls13(),
             _ => false,
         };
@@ -288,7 +291,7 @@ impl<R: Role> Crank<R> {
     }
 }
 
-/// What is said under keys.
+/// The content to encrypt.
 #[derive(Clone, Copy)]
 enum Said<'p> {
     Data(&'p [u8]),
@@ -296,7 +299,7 @@ enum Said<'p> {
     End,
 }
 
-/// One turn of the crank: what rustls did.
+/// The result of one turn of rustls.
 enum Step {
     Continue,
     Encoded(usize),
@@ -309,8 +312,8 @@ fn spoilt(records: &[u8]) -> Vec<u8> {
     vec![0xff; records.len() + RECORD_HEADER_LEN]
 }
 
-/// Whether `record` holds an alert. Encrypted under TLS 1.3 it is told by its length: level,
-/// description, content type and tag; nothing else that either end sends is as short.
+/// Whether `record` holds an alert. Under TLS 1.3 an encrypted alert is recognized by its length:
+/// level, description, content type and tag. No other record of either end is as short.
 fn is_alert(record: &[u8]) -> bool {
     match record.first() {
         Some(&ALERT) => true,

@@ -1,5 +1,5 @@
-//! What both ends have in common: who has the connection, what waits for its end, what was agreed
-//! on.
+//! The code that both ends share: layers of the connection, bytes that wait for their end, and the
+//! agreed parameters.
 
 use rustls::crypto::SupportedKxGroup;
 use rustls::pki_types::CertificateDer;
@@ -13,23 +13,23 @@ use super::unfinished::{Bounds, ESTABLISHED_PARTIAL_BYTES_MAX, Unfinished};
 use super::{Fed, RECORD_PLAIN_MAX, Session, SessionError};
 use crate::buffer::Buffer;
 
-/// One end of a TLS connection; [`ServerSession`](super::ServerSession) and
-/// [`ClientSession`](super::ClientSession) say which.
+/// One end of a TLS connection: [`ServerSession`](super::ServerSession) or
+/// [`ClientSession`](super::ClientSession).
 pub struct TlsSession<R: Role> {
     pub(super) layer: Layer<R>,
-    /// Start of a record whose end has not arrived, or of a message spread over records. A pointer,
-    /// because most connections have none, and every connection has room for it.
+    /// Start of a record that has not arrived to its end, or of a message spread over records. A
+    /// pointer, because most connections have none, and every connection has room for it.
     unfinished: Option<Box<Unfinished>>,
     /// Encrypted session tickets that wait for company.
     held: Box<[u8]>,
     established: bool,
 }
 
-/// Who has the connection. In boxes, because what a handshake takes is several times what is kept
-/// behind it.
+/// The layer that has the connection. In boxes, because a handshake needs several times the memory
+/// of the records behind it.
 #[derive(Default)]
 pub(super) enum Layer<R: Role> {
-    /// Nobody any more: it could not be handed over.
+    /// The hand-over failed, and the connection is lost.
     #[default]
     Nobody,
     Ours(Box<Traffic>),
@@ -40,21 +40,21 @@ pub(super) enum Layer<R: Role> {
 pub trait Role: Sized {
     /// rustls' name for the role.
     type Data;
-    /// What its peer may still send before the handshake is complete.
+    /// The messages that its peer may still send before the handshake is complete.
     type Awaited: Default;
-    /// Whether what is written as the handshake completes may wait for the first data.
+    /// Whether records that are written as the handshake completes may wait for the first data.
     const HOLDS_TICKETS: bool;
 
     /// Takes one turn.
     fn turn<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
-    /// What was negotiated.
+    /// The negotiated parameters.
     fn negotiated(&self) -> &CommonState;
 
     /// Takes note of bytes that are about to be processed in the handshake.
     fn note(&self, _awaited: &mut Self::Awaited, _incoming: &[u8]) {}
 
-    /// How much may wait for its end before the handshake is complete.
+    /// The most bytes that may wait for their end before the handshake is complete.
     fn bounds(&self, awaited: &Self::Awaited) -> Bounds;
 
     /// Bytes of plaintext in a record that it writes.
@@ -63,7 +63,7 @@ pub trait Role: Sized {
     }
 
     /// Whether its records are ours to read and to write from the end of the handshake on, as far
-    /// as can be told.
+    /// as is known by now.
     fn hands_over(&self) -> bool {
         false
     }
@@ -82,7 +82,7 @@ pub trait Role: Sized {
     }
 }
 
-/// What a role hands over.
+/// The record layer that a role hands over.
 pub struct HandedOver(pub(super) Box<Traffic>);
 
 impl<R: Role> TlsSession<R> {
@@ -170,7 +170,7 @@ impl<R: Role> TlsSession<R> {
         }
     }
 
-    /// Hands `incoming` to whoever has the connection; returns how many bytes are done with.
+    /// Hands `incoming` to the layer that has the connection. Returns how many bytes are done with.
     fn process(
         &mut self,
         incoming: &mut [u8],
@@ -206,7 +206,8 @@ impl<R: Role> TlsSession<R> {
         Ok(())
     }
 
-    /// Keeps what waits for its end, unless it is more than may wait: then the peer is told why.
+    /// Keeps the bytes that wait for their end. If there are too many, an alert gives the peer the
+    /// reason.
     fn keep_unfinished(
         &mut self,
         mut unfinished: Unfinished,
@@ -288,7 +289,7 @@ impl<R: Role> Session for TlsSession<R> {
             self.established = true;
             fed.established = true;
         }
-        // Nor does what came with it.
+        // Nothing counts behind close_notify, also in the bytes that came with it.
         if !fed.peer_closed {
             self.keep_unfinished(unfinished, (incoming, done), wire)?;
         }
@@ -356,7 +357,7 @@ impl<R: Role> std::fmt::Debug for TlsSession<R> {
     }
 }
 
-/// What rustls must be shown even when it is only to write.
+/// The bytes that rustls must be shown even when it only writes.
 fn shown(unfinished: &mut Option<Box<Unfinished>>) -> &mut [u8] {
     unfinished.as_mut().map_or(&mut [], |unfinished| &mut unfinished.bytes)
 }

@@ -1,4 +1,4 @@
-//! Why a session ended, in words for whoever runs it.
+//! The error that ended a session, in words for the operator.
 
 use super::faults::{
     AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved,
@@ -6,7 +6,7 @@ use super::faults::{
 use super::words::words;
 use crate::anchors::unnamed;
 
-/// Why a session ended.
+/// The error that ended a session.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The traffic keys may not encrypt more: a TLS 1.2 peer moved more data than AES-GCM allows.
@@ -15,13 +15,14 @@ pub enum SessionError {
     /// Plaintext was offered before the handshake was complete: a fault of ours.
     #[error("the session is not established yet")]
     NotEstablished,
-    /// A record or message of more bytes than so many, which the session may keep at this point.
+    /// A record or message of more than this many bytes, which are the most that the session may
+    /// keep at this point.
     #[error("the peer began a message that needs more than {0} bytes before it can be read")]
     PartialTooLong(usize),
     /// The caller lent a plaintext buffer smaller than the ciphertext: a fault of ours.
     #[error("the lent plaintext buffer is smaller than the ciphertext")]
     PlainTooSmall,
-    /// The handshake failed or a record was wrong; rustls says who is to blame.
+    /// The handshake failed or a record was wrong. The error of rustls names the party at fault.
     #[error("{}", words(.0))]
     Tls(#[from] Error),
     /// The caller lent too small a buffer: a fault of ours.
@@ -30,8 +31,8 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// What the peer is told where rustls has not told it; nothing if it was the peer that spoke
-    /// last.
+    /// The alert for the peer where rustls has not sent one, or `None` if the peer's own alert
+    /// ended the session.
     pub(super) fn alert(&self) -> Option<AlertDescription> {
         use PeerMisbehaved as P;
         Some(match self {
@@ -87,8 +88,8 @@ fn is_wrong_record(message: &InvalidMessage) -> bool {
     )
 }
 
-/// Why a session ends, and what its peer is told of that; nothing if it was the peer that spoke
-/// last.
+/// The error that ends a session, and its alert for the peer. There is none if the peer's own alert
+/// ended it.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) error: SessionError,

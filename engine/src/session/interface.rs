@@ -1,4 +1,4 @@
-//! What a session is to whoever drives it: bytes in, bytes out.
+//! The interface of a session for its caller: bytes in, bytes out.
 
 use super::{RECORD_PLAIN_MAX, SessionError};
 use crate::buffer::Buffer;
@@ -8,12 +8,12 @@ use crate::record::RECORD_HEADER_LEN;
 pub trait Session {
     /// Takes ciphertext, appends plaintext to `plain` and answers for the peer to `wire`.
     ///
-    /// `incoming` must begin with the bytes that [`Session::take_partial`] gave back. What it holds
-    /// beyond whole records is kept inside.
+    /// `incoming` must begin with the bytes that [`Session::take_partial`] gave back. Bytes beyond
+    /// whole records are kept inside.
     ///
     /// # Errors
     /// The peer broke the protocol, or something else ends the session. `wire` then holds the alert
-    /// that tells the peer why, and the session must not be fed again.
+    /// with the reason, and the session must not be fed again.
     fn feed(
         &mut self,
         incoming: &mut [u8],
@@ -28,9 +28,10 @@ pub trait Session {
     /// next bytes of the peer are to follow.
     fn take_partial(&mut self, into: &mut Buffer);
 
-    /// Appends `more` to the incomplete record that the last call left over, if it neither
-    /// completes the record nor may end the session; otherwise it must be fed. Returns whether it
-    /// did. Bytes that come one by one cost no copy of all that came before them.
+    /// Appends `more` to the incomplete record that the last call left over. It does so if `more`
+    /// neither completes the record nor may end the session. Otherwise `more` must be fed. Returns
+    /// whether it was appended. So bytes that come one by one cost no copy of all bytes before
+    /// them.
     fn append_partial(&mut self, more: &[u8]) -> bool;
 
     /// Encrypts the front of `plain` into `wire`, behind anything held back, and returns how many
@@ -49,18 +50,18 @@ pub trait Session {
     /// Bytes of session tickets that wait to leave together with the first response.
     fn held_len(&self) -> usize;
 
-    /// Gives up waiting for a response: writes what is held back.
+    /// Gives up waiting for a response: writes the held records.
     fn release_held(&mut self, wire: &mut Buffer);
 }
 
-/// What one call to [`Session::feed`] brought about.
+/// The result of one call to [`Session::feed`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fed {
     /// The handshake ended with this call.
     pub established: bool,
-    /// The peer sent close_notify: everything it had to say has arrived.
+    /// The peer sent close_notify: all its data has arrived.
     pub peer_closed: bool,
-    /// Whole records came, whatever they held, and no message waits for more of them.
+    /// Whole records came, of any content, and no message waits for more of them.
     pub records: bool,
 }
 
@@ -69,5 +70,6 @@ pub const RECORD_OVERHEAD_MAX: usize = 64;
 /// Ciphertext bytes of one full record, as sent by us or accepted from a peer (RFC 5246 allows it
 /// 2,048 bytes more than the plaintext).
 pub const RECORD_WIRE_MAX: usize = RECORD_HEADER_LEN + RECORD_PLAIN_MAX + 2048;
-/// Room that a lent `wire` buffer needs beside data: a whole server flight with a long chain.
+/// Room that a lent `wire` buffer needs in addition to data: a whole server flight with a long
+/// chain.
 pub const FLIGHT_BYTES_MAX: usize = 128 * 1024;

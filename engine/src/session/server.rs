@@ -22,7 +22,7 @@ use crate::tickets::Binding;
 /// The server's side of a TLS connection.
 pub type ServerSession = TlsSession<ServerEnd>;
 
-/// rustls' connection, and what the session's tickets are bound to.
+/// rustls' connection, and the certificate that the session's tickets are bound to.
 pub struct ServerEnd {
     binding: Binding,
     tls: UnbufferedServerConnection,
@@ -64,8 +64,8 @@ impl ServerSession {
         self.binding()?.traits()
     }
 
-    /// How the server signed the handshake; none in a session that was resumed, which has no
-    /// signature.
+    /// The scheme of the server's signature in the handshake. `None` in a session that was resumed,
+    /// which has no signature.
     pub fn signature_scheme(&self) -> Option<Scheme> {
         self.binding()?.scheme().filter(|_| !self.resumed())
     }
@@ -118,8 +118,8 @@ impl ServerSession {
     }
 }
 
-/// What a server awaits of a client before the handshake is complete: it bounds what may wait for
-/// its end.
+/// The messages that a server awaits of a client before the handshake is complete. They bound the
+/// bytes that may wait for their end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Awaited {
     /// Certificates, because they were asked for.
@@ -131,7 +131,7 @@ pub struct Awaited {
 }
 
 impl Awaited {
-    /// From what was asked of the client, and what it said that it does.
+    /// By the server's request for a certificate, and by the client's hello.
     pub fn new(certificate: bool, early_data: bool) -> Self {
         Self { certificate, early_data, hello_len: 0 }
     }
@@ -166,7 +166,7 @@ impl Role for ServerEnd {
     }
 
     fn note(&self, awaited: &mut Awaited, incoming: &[u8]) {
-        // By its header: what lies behind it is not the hello's.
+        // By its header: bytes behind the hello are not part of it.
         if self.tls.protocol_version().is_none()
             && let Some([high, middle, low]) =
                 incoming.get(RECORD_HEADER_LEN + 1..).and_then(<[u8]>::first_chunk)
@@ -188,7 +188,7 @@ impl Role for ServerEnd {
             let second_len = hello_len + SECOND_HELLO_MORE_BYTES_MAX;
             others_max += second_len + RECORD_HEADER_LEN * second_len.min(MESSAGE_RECORDS_MAX);
         }
-        // Also while it waits with what it came with: the messages of one record go together.
+        // Also while it waits with others: the messages of one record go together.
         let is_due = awaited.certificate && kind != Some(HandshakeKind::Resumed);
         let bytes_max = if is_due { PARTIAL_BYTES_MAX } else { others_max };
         let is_tls13 = self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_3);
@@ -202,7 +202,7 @@ impl Role for ServerEnd {
     }
 
     fn hands_over(&self) -> bool {
-        // With certificates rustls keeps them: nobody else has them.
+        // A connection with the client's certificates stays with rustls: only rustls has them.
         self.hands_over
             && self.tls.protocol_version() == Some(ProtocolVersion::TLSv1_3)
             && self.tls.peer_certificates().is_none()
@@ -224,8 +224,8 @@ impl Role for ServerEnd {
     }
 }
 
-/// Bytes that a second hello has more than the first: another key share, of which the longest,
-/// X25519MLKEM768's, has 1,216, and what stands around it.
+/// The most bytes that a second hello has more than the first: another key share, of which the
+/// longest, X25519MLKEM768's, has 1,216, and the fields around it.
 const SECOND_HELLO_MORE_BYTES_MAX: usize = 1_280;
 
 #[cfg(test)]

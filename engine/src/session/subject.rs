@@ -1,5 +1,5 @@
-//! What the tests of a session are about, in the words of one release of rustls: its settings, and
-//! what it does otherwise than another. The peers are rustls 0.23 wherever the tests run.
+//! The types and settings that the tests of a session need from one release of rustls, and its
+//! differences from another. The peers are rustls 0.23 wherever the tests run.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::policy::Group;
 use crate::provider::{ProviderChoice, lane_provider};
 use crate::tickets::{LaneClock, UnixSeconds};
 
-/// What our client is made with.
+/// The settings of our client.
 pub(crate) type ClientSettings = ClientConfig;
 
 type Version = &'static SupportedProtocolVersion;
@@ -21,7 +21,7 @@ type Version = &'static SupportedProtocolVersion;
 /// The alert for a record of another type amid a handshake message.
 pub(crate) const INTERLEAVED: AlertDescription = AlertDescription::UnexpectedMessage;
 
-/// A server's settings, by whoever reads its records behind a handshake under TLS 1.3: itself, or
+/// A server's settings for each reader of its records behind a handshake under TLS 1.3: itself, or
 /// rustls.
 pub(crate) fn by_reader(config: Arc<ServerConfig>) -> Vec<Arc<ServerConfig>> {
     assert!(config.enable_secret_extraction);

@@ -35,7 +35,7 @@ use crate::tickets::{TicketRoot, UnixSeconds};
 const NOW: UnixSeconds = UnixSeconds(1_700_000_000);
 const TICKETS: usize = 2;
 
-/// A server's context and what its clients need.
+/// A server's context and the roots for its clients.
 pub(crate) struct World {
     pub(crate) context: LaneContext,
     pub(crate) roots: RootCertStore,
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// A clock that stands still.
+/// A clock that does not move.
 #[derive(Debug)]
 struct Stopped;
 

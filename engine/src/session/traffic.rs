@@ -1,8 +1,8 @@
 //! TLS 1.3 behind a server's handshake, in records of our own (RFC 8446 sections 4.6.3, 5 and 6).
 //!
 //! rustls does the handshake, and keeps the secrets that further keys are made of. The rest of it
-//! is for handshakes: an idle connection would keep more than a kilobyte for that. What goes over
-//! a connection now is little: data, alerts, and of all messages KeyUpdate.
+//! is for handshakes: an idle connection would keep more than a kilobyte for that. Few kinds of
+//! records are left for a connection now: data, alerts, and of all messages KeyUpdate.
 
 use rustls::crypto::SupportedKxGroup;
 use rustls::kernel::KernelConnection;
@@ -23,7 +23,7 @@ use crate::record::{
 };
 use crate::tickets::Binding;
 
-/// A server's connection whose handshake is complete.
+/// A server's connection after a complete handshake.
 pub(super) struct Traffic {
     pub(super) negotiated: Negotiated,
     /// Has the secrets that the next keys are made of.
@@ -33,9 +33,9 @@ pub(super) struct Traffic {
     /// The start of a KeyUpdate that is spread over records.
     begun: [u8; KEY_UPDATE_LEN],
     begun_len: usize,
-    /// The peer wants our next keys, before we say anything more.
+    /// The peer wants our next keys, before we send anything more.
     owes_update: bool,
-    /// Our last word is said.
+    /// We have sent close_notify or a fatal alert.
     is_closed: bool,
     /// The keys are gone: nothing is read or written any more.
     has_failed: bool,
@@ -47,7 +47,7 @@ pub(super) struct Traffic {
     warnings_left: u8,
 }
 
-/// What the handshake agreed on, as far as anybody asks for it later.
+/// The agreed parameters that are asked for later.
 pub(super) struct Negotiated {
     pub(super) alpn: Option<Box<[u8]>>,
     pub(super) binding: Binding,
@@ -128,7 +128,7 @@ impl Traffic {
             done += len;
             fed.peer_closed |= self.is_peer_closed;
         }
-        // What comes behind close_notify is nothing.
+        // Bytes behind close_notify are ignored.
         Ok(incoming.len())
     }
 
@@ -163,6 +163,7 @@ impl Traffic {
         match kind {
             ALERT => self.take_alert(content),
             APPLICATION_DATA => {
+                // Only a peer that sends key updates and no data uses them up.
                 self.key_updates_left = KEY_UPDATES_MAX;
                 if plain.append(content) < content.len() {
                     return Err(SessionError::PlainTooSmall.into());
@@ -174,8 +175,8 @@ impl Traffic {
         }
     }
 
-    /// Takes an alert (section 6). Any but those that end nothing is fatal, whatever it says of its
-    /// level; one that calls itself a warning is no alert of TLS 1.3.
+    /// Takes an alert (section 6). Any but those that end nothing is fatal, independent of its
+    /// level. One with the level of a warning is no alert of TLS 1.3.
     fn take_alert(&mut self, content: &[u8]) -> Result<(), Refusal> {
         let [level, description] = content else {
             return Err(malformed(match content.len() {
@@ -248,10 +249,10 @@ impl Traffic {
         Ok(next.and_then(|next| self.reading.take_on(&next)).map_err(SessionError::from)?)
     }
 
-    /// Encrypts the front of `plain` into `wire`, as much as has room; returns how much that is.
+    /// Encrypts the front of `plain` into `wire`, as much as has room. Returns how much that is.
     ///
     /// # Errors
-    /// The last word is said, or there is no room for what must precede it.
+    /// The session is closed, or there is no room for records that must precede the data.
     pub(super) fn seal(&mut self, plain: &[u8], wire: &mut Buffer) -> Result<usize, SessionError> {
         const OVERHEAD: usize = RECORD_HEADER_LEN + CONTENT_TYPE_LEN + TAG_LEN;
         if self.is_closed {
@@ -264,6 +265,7 @@ impl Traffic {
             if len == 0 {
                 break;
             }
+            // Our answer is due before the next data (section 4.6.3).
             if self.owes_update {
                 self.write_key_update(NOT_REQUESTED, wire)?;
             }
@@ -277,7 +279,7 @@ impl Traffic {
         Ok(taken)
     }
 
-    /// Writes close_notify, unless the last word is said.
+    /// Writes close_notify, unless the session is closed.
     ///
     /// # Errors
     /// There is no room for it.
@@ -285,8 +287,8 @@ impl Traffic {
         self.write_alert(LEVEL_WARNING, AlertDescription::CloseNotify, wire)
     }
 
-    /// Writes why the connection ends, if the peer is to know, and forgets its keys: what comes
-    /// behind a fault is not read, and nothing follows the last word.
+    /// Writes the alert that ends the connection, if the peer is to get one, and forgets the keys.
+    /// Bytes behind a fault are not read, and nothing is written after it.
     pub(super) fn fail(&mut self, why: Option<AlertDescription>, wire: &mut Buffer) {
         if let Some(why) = why {
             // The connection ends either way.
@@ -310,7 +312,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Says that what follows is under our next key.
+    /// Announces that the next records are under our next key.
     fn write_key_update(&mut self, asks: u8, wire: &mut Buffer) -> Result<(), SessionError> {
         let [kind, high, middle, low] = KEY_UPDATE_HEADER;
         self.write(HANDSHAKE, &[kind, high, middle, low, asks], wire)?;
@@ -330,6 +332,7 @@ impl Traffic {
         let (inner, tag) = sealed.split_at_mut(inner_len);
         let (start, end) = inner.split_at_mut(content.len());
         start.copy_from_slice(content);
+        // The type is encrypted. The header always has that of data (section 5.2).
         end.fill(kind);
         tag.copy_from_slice(&self.writing.seal_next(header, inner)?);
         wire.fill(len);
@@ -374,7 +377,7 @@ fn overflow() -> Refusal {
     Refusal::new(AlertDescription::RecordOverflow, Error::PeerSentOversizedRecord)
 }
 
-/// Type of the message, and length of what follows.
+/// Type of the message, and length of its content.
 const KEY_UPDATE_HEADER: [u8; 4] = [KEY_UPDATE, 0, 0, 1];
 const KEY_UPDATE_LEN: usize = KEY_UPDATE_HEADER.len() + 1;
 const KEY_UPDATE: u8 = 24;
@@ -390,7 +393,7 @@ const EMPTY_RECORDS_MAX: u8 = 32;
 const KEY_UPDATES_MAX: u8 = 32;
 /// Warnings that may come in all, as with rustls.
 const WARNINGS_MAX: u8 = 4;
-/// Numbers of records must not wrap, whatever a suite allows: section 5.3.
+/// Numbers of records must not wrap, independent of a suite's own limit: section 5.3.
 const SEQUENCE_MAX: u64 = u64::MAX - 0xffff;
 
 #[cfg(test)]

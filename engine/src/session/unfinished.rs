@@ -1,5 +1,5 @@
-//! What a session keeps between two calls: a record whose end has not arrived, behind the records
-//! over which a handshake message is spread. And how much of that it keeps, and when.
+//! Bytes that a session keeps between two calls: a record that has not arrived to its end, behind
+//! the records over which a handshake message is spread. Here are their limits too.
 
 use super::{RECORD_PLAIN_MAX, RECORD_WIRE_MAX, SessionError};
 use crate::record::{APPLICATION_DATA, HANDSHAKE, RECORD_HEADER_LEN, record_end, record_len};
@@ -10,19 +10,19 @@ pub(super) struct Unfinished {
     pub(super) bytes: Vec<u8>,
     /// Whole records at the front of `bytes`: rustls has seen them, and joins their message.
     pub(super) whole: usize,
-    /// How many records those are; one that comes behind a length of them counts as more, because
+    /// The count of those records. One that comes behind a length of them counts as more, because
     /// they are all moved for it.
     records: usize,
 }
 
-/// What a session may keep; see [`Unfinished::check`].
+/// The most that a session may keep. See [`Unfinished::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes in all.
     pub bytes_max: usize,
     /// Bytes in all while the message is another than a certificate, where its header can be read.
     pub others_max: usize,
-    /// Bytes in all while a record waits alone that nobody can read before its end.
+    /// Bytes in all while a record waits alone that cannot be read before its end.
     pub sealed_max: usize,
 }
 
@@ -40,9 +40,9 @@ pub const PARTIAL_BYTES_MAX: usize = 64 * 1024 + RECORD_WIRE_MAX;
 pub const HANDSHAKE_PARTIAL_BYTES_MAX: usize = 4 * 1024;
 /// Unfinished bytes on an established session: one record, behind the start of a short message.
 pub const ESTABLISHED_PARTIAL_BYTES_MAX: usize = RECORD_WIRE_MAX + 512;
-/// Records over which a message may be spread: 55 KB in fragments of 64 bytes, the smallest that
-/// peers may announce (RFC 8449 section 4), or a second hello with a post-quantum key share in
-/// single bytes.
+/// Records over which a message may be spread. That is 55 KB in fragments of 64 bytes, the smallest
+/// that peers may announce (RFC 8449 section 4). Or it is a second hello with a post-quantum key
+/// share in single bytes.
 pub(super) const MESSAGE_RECORDS_MAX: usize = 2_048;
 
 impl Unfinished {
@@ -59,8 +59,8 @@ impl Unfinished {
         self.whole > before
     }
 
-    /// Keeps `rest`, what is left of the bytes that were counted when rustls is done with the first
-    /// `done` of them.
+    /// Keeps `rest`, the remainder of the counted bytes when rustls is done with the first `done`
+    /// of them.
     pub(super) fn keep(&mut self, rest: &[u8], done: usize) {
         self.whole = self.whole.saturating_sub(done);
         if self.whole == 0 {
@@ -92,7 +92,7 @@ impl Unfinished {
         is_allowed
     }
 
-    /// Whether so much may wait. What headers announce counts as if it were there.
+    /// Checks that this much may wait. Bytes that headers announce count as if they were there.
     ///
     /// # Errors
     /// It is more.
@@ -121,8 +121,8 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Kind and length of the message that waits, where its header can be told from other bytes:
-    /// in a record of handshake messages in the clear, or in one that rustls has opened in place.
+    /// Kind and length of the message that waits, where its header is readable: in a record of
+    /// handshake messages in the clear, or in one that rustls has opened in place.
     fn message(&self) -> Option<(u8, usize)> {
         let (header, content) = self.bytes.split_first_chunk::<RECORD_HEADER_LEN>()?;
         let is_readable = match header[0] {

@@ -1,11 +1,11 @@
-//! Why a peer was refused, in words for whoever runs the session.
+//! The reason why a peer was rejected, in words for the operator.
 
 use super::error::{is_authority_as_leaf, is_path_too_long};
 use super::faults::{AlertDescription, CertificateError, Error, UnixTime};
 use crate::anchors::{spaced, unnamed, words as library_words};
 use crate::days::days;
 
-/// What went wrong, and the remedy where there is one.
+/// The error, and the remedy where there is one.
 pub(super) fn words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(refusal) => {
@@ -34,7 +34,7 @@ pub(super) fn words(error: &Error) -> String {
     }
 }
 
-/// What is wrong with a certificate that did not pass verification, and the remedy.
+/// The fault of a certificate that did not pass verification, and the remedy.
 fn refused(error: &CertificateError) -> String {
     use CertificateError as E;
     match error {

@@ -1,11 +1,12 @@
-//! What a ticket is bound to: the server's certificate that its session began with, and when that
-//! was.
+//! The values that a ticket is bound to: the server's certificate that its session began with, and
+//! the time of its full handshake.
 //!
 //! rustls hands its ticketer a session's bytes and nothing else. But it asks the lane's resolver
-//! for a certificate at every hello, also one that resumes, and in the same turn for what is in the
-//! ticket. So the resolver notes here what it served, and the ticketer reads it. Tickets are sealed
-//! turns later, at the end of the handshake: until then the session keeps its [`Binding`], and puts
-//! it back for each of its turns. Between turns nothing is noted, and nothing is sealed or opened.
+//! for a certificate at every hello, also one that resumes, and in the same turn asks for the
+//! session in the ticket. So the resolver notes its certificate here, and the ticketer reads it.
+//! Tickets are sealed turns later, at the end of the handshake. Until then the session keeps its
+//! [`Binding`], and puts it back for each of its turns. Between turns nothing is noted, and nothing
+//! is sealed or opened.
 
 use std::cell::Cell;
 
@@ -15,8 +16,7 @@ use super::UnixSeconds;
 use crate::certificates::LeafTraits;
 use crate::policy::Scheme;
 
-/// Tells a server's own certificate from all others: SHA-256 over it as it is sent, without its
-/// issuers.
+/// Identifies a server's own certificate: SHA-256 over it as it is sent, without its issuers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafDigest(pub(super) [u8; LEAF_DIGEST_BYTES]);
 
@@ -27,12 +27,12 @@ impl LeafDigest {
     }
 }
 
-/// What one session keeps of what it was served.
+/// The values that one session keeps of its certificate.
 #[derive(Debug, Default)]
 pub(crate) struct Binding {
     /// Until its handshake is over.
     bound: Option<Box<Bound>>,
-    /// Traits of the leaf, kept as long as it lives: who is told of it asks later.
+    /// Traits of the leaf, kept as long as the session lives, because callers ask for them later.
     traits: Option<LeafTraits>,
     /// The same: how a full handshake is signed with it.
     scheme: Option<Scheme>,
@@ -41,13 +41,12 @@ pub(crate) struct Binding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bound {
     leaf: Option<LeafDigest>,
-    /// When the full handshake was that this session goes back to, if a ticket says so.
+    /// The time of the full handshake that this session goes back to, if a ticket has it.
     proved_at: Option<UnixSeconds>,
 }
 
 impl Binding {
-    /// Lets a session take its turn: what it is bound to is noted meanwhile, and kept if it
-    /// changed.
+    /// Lets a session take its turn: its binding is noted for this time, and kept if it changed.
     pub(crate) fn during<T>(&mut self, turn: impl FnOnce() -> T) -> T {
         let before = self.bound.as_deref().copied().unwrap_or_default();
         NOTED.set(Noted::Turn(before));
@@ -69,7 +68,7 @@ impl Binding {
         self.bound = None;
     }
 
-    /// What kind of certificate the session was served, if it can be told.
+    /// The kind of certificate that the session was served, if known.
     pub(crate) fn traits(&self) -> Option<LeafTraits> {
         self.traits
     }
@@ -79,13 +78,14 @@ impl Binding {
         self.scheme.is_none() && self.bound.as_deref().is_some_and(|bound| bound.leaf.is_some())
     }
 
-    /// How the handshake is signed, if it is full.
+    /// The scheme of the handshake's signature, if the handshake is full.
     pub(crate) fn scheme(&self) -> Option<Scheme> {
         self.scheme
     }
 }
 
-/// Notes what the session whose turn it is was served, and how its key signs for that client.
+/// Notes the certificate that the session of this turn was served, and the scheme of its key for
+/// that client.
 pub(crate) fn note(leaf: LeafDigest, traits: Option<LeafTraits>, scheme: Option<Scheme>) {
     if let Noted::Turn(bound) = NOTED.get() {
         NOTED.set(Noted::Turn(Bound { leaf: Some(leaf), ..bound }));
@@ -93,14 +93,14 @@ pub(crate) fn note(leaf: LeafDigest, traits: Option<LeafTraits>, scheme: Option<
     }
 }
 
-/// Notes when the full handshake was that the session whose turn it is goes back to.
+/// Notes the time of the full handshake that the session of this turn goes back to.
 pub(super) fn note_proof(proved_at: UnixSeconds) {
     if let Noted::Turn(bound) = NOTED.get() {
         NOTED.set(Noted::Turn(Bound { proved_at: Some(proved_at), ..bound }));
     }
 }
 
-/// What the session whose turn it is was served; none if it is nobody's turn.
+/// The certificate that the session of this turn was served, or `None` outside of turns.
 pub(super) fn noted() -> Option<LeafDigest> {
     match NOTED.get() {
         Noted::NoTurn => None,
@@ -108,8 +108,8 @@ pub(super) fn noted() -> Option<LeafDigest> {
     }
 }
 
-/// When the full handshake was that the session whose turn it is goes back to; none if it is full
-/// itself.
+/// The time of the full handshake that the session of this turn goes back to, or `None` if its own
+/// is full.
 pub(super) fn noted_proof() -> Option<UnixSeconds> {
     match NOTED.get() {
         Noted::NoTurn => None,

@@ -34,7 +34,7 @@ impl Cipher {
         tag.as_ref().try_into().ok()
     }
 
-    /// What was sealed; none if it was not, or for something else than `bound`.
+    /// The plaintext, or `None` if it was not sealed here, or for something else than `bound`.
     pub(super) fn open(
         &self,
         nonce: &[u8; XNONCE_BYTES],
@@ -48,7 +48,7 @@ impl Cipher {
         Some(message)
     }
 
-    /// The key of one nonce, which AWS-LC zeroes when it is dropped, and what is left of the nonce.
+    /// The key of one nonce, which AWS-LC zeroes when it is dropped, and the rest of the nonce.
     fn key_and_nonce(&self, nonce: &[u8; XNONCE_BYTES]) -> Option<(LessSafeKey, Nonce)> {
         let (input, rest) = nonce.split_first_chunk::<HCHACHA_INPUT_BYTES>()?;
         let mut block = hchacha::<U10>((&*self.key).into(), input.into());

@@ -15,7 +15,7 @@ use crate::{
 
 /// The tickets of one lane, for all its policies and generations.
 ///
-/// It reads no clock: it goes by what the lane last set on its [`LaneClock`].
+/// It reads no clock: it goes by the last time that the lane set on its [`LaneClock`].
 pub struct LaneTickets {
     clock: Arc<LaneClock>,
     random: FillRandom,
@@ -28,7 +28,7 @@ impl LaneTickets {
         Self { clock, random, replica: Rc::new(RefCell::new(Replica::new(root))) }
     }
 
-    /// What rustls asks on this lane for tickets under one policy.
+    /// The ticketer that rustls asks on this lane for tickets under one policy.
     pub fn ticketer(&self, policy: PolicyDigest) -> Ticketer {
         Ticketer {
             clock: Arc::clone(&self.clock),
@@ -45,9 +45,9 @@ impl LaneTickets {
         self.replica.borrow_mut().replace(root);
     }
 
-    /// Erases what has expired by the lane's clock; one comparison if nothing has.
+    /// Erases keys that have expired by the lane's clock. One comparison if there are none.
     ///
-    /// Tickets rotate without it; a lane calls it at [`rotates_at`](Self::rotates_at), so that old
+    /// Tickets rotate without it. A lane calls it at [`rotates_at`](Self::rotates_at), so that old
     /// keys go even if no client comes. On an error no tickets are issued or opened, and it repeats
     /// until the clock or the root is put right.
     pub fn rotate(&self) -> Result<(), TicketRootError> {
@@ -57,7 +57,7 @@ impl LaneTickets {
         }
     }
 
-    /// When the epoch of the lane's clock ends.
+    /// The end of the epoch of the lane's clock.
     pub fn rotates_at(&self) -> UnixSeconds {
         let lifetime_s = self.replica.borrow().lifetime_s();
         epoch_end(self.clock.now().unwrap_or(UnixSeconds(0)), lifetime_s)
@@ -70,7 +70,7 @@ impl fmt::Debug for LaneTickets {
     }
 }
 
-/// Fills a buffer with bytes that nobody can predict, or no ticket is sealed.
+/// Fills a buffer with unpredictable bytes, or no ticket is sealed.
 pub type FillRandom = fn(&mut [u8]) -> Result<(), ProviderError>;
 
 /// The root, at the oldest epoch that is accepted, and the keys in use.
@@ -102,7 +102,7 @@ impl Replica {
         self.root.lifetime_s()
     }
 
-    /// How many secrets may have sealed a ticket.
+    /// The count of secrets that may have sealed a ticket.
     pub(super) fn secrets(&self) -> usize {
         self.root.secrets()
     }
@@ -120,8 +120,8 @@ impl Replica {
         self.key(epoch, 0, policy)
     }
 
-    /// The key of one of the secrets that opens a ticket of an epoch at a time; none if it is too
-    /// old or too new.
+    /// The key of one of the secrets that opens a ticket of an epoch at a time. `None` if the
+    /// ticket is too old or too new.
     pub(super) fn opening_key(
         &mut self,
         now: UnixSeconds,
@@ -190,8 +190,8 @@ struct HeldKey {
     secret: usize,
 }
 
-/// How many keys a lane holds at once: three epochs of 16 policies. With more policies they take
-/// turns, and a ticket costs another derivation.
+/// The most keys that a lane holds at once: three epochs of 16 policies. With more policies they
+/// take turns, and a ticket costs another derivation.
 pub const KEYS_HELD_MAX: usize = 48;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The secret that ticket keys come from: its own and one epoch at a time, with those that take its
-//! place and a text form, or shared by whoever has it.
+//! The secret that ticket keys come from, in two forms. The ratcheted form has one epoch at a time,
+//! announced successors and a text form. The other form is shared by several processes.
 
 mod error;
 #[cfg(test)]
@@ -19,15 +19,15 @@ use crate::{
 pub use error::TicketRootError;
 pub use text::TEXT_BYTES_MAX;
 
-/// The secret of one epoch; those of later epochs follow from it, those of earlier ones do not. Or
+/// The secret of one epoch. Those of later epochs follow from it, those of earlier ones do not. Or
 /// secrets that are [shared](Self::shared), from which the keys of any epoch follow.
 ///
-/// Others may be [announced](Self::announce), each to hold from an epoch on: the keys of an epoch
-/// come from the youngest one that holds by then. Whoever has the same ones changes to the same key
-/// at the same instant.
+/// Others may be [announced](Self::announce), each to hold from an epoch on. The keys of an epoch
+/// come from the youngest one that holds by then. All processes with the same ones change to the
+/// same key at the same instant.
 ///
-/// Whoever holds it opens every ticket of its epoch and of all that come. It is zeroed when it is
-/// dropped or advanced; only the hash function's working copies on the stack are left to be
+/// With it, every ticket of its epoch and of all later ones can be opened. It is zeroed when it is
+/// dropped or advanced. Only the hash function's working copies on the stack are left to be
 /// overwritten by later calls.
 #[derive(Clone)]
 pub struct TicketRoot {
@@ -50,7 +50,7 @@ struct Announced {
 enum Secrets {
     /// The secret of the root's epoch.
     Ratchet(Box<Secret>),
-    /// What was extracted from each shared secret; the root's epoch is the first.
+    /// The values extracted from each shared secret. The root's epoch is the first.
     Shared(Box<[Secret]>),
 }
 
@@ -70,12 +70,12 @@ impl TicketRoot {
         Ok(Self::ratchet(epoch_at(now, lifetime_s), lifetime_s, secret))
     }
 
-    /// A root of `secrets` that somebody else keeps and gives to every process that is to open
-    /// the others' tickets. Tickets are sealed with the first and open with any, so that a new one
-    /// is put before the old ones, which are dropped one or two lifetimes later.
+    /// A root of `secrets` that are kept elsewhere and given to every process that is to open the
+    /// others' tickets. Tickets are sealed with the first and open with any. So a new one is put
+    /// before the old ones, which are dropped one or two lifetimes later.
     ///
-    /// It does not advance: whoever learns one of the secrets opens every ticket ever sealed with
-    /// it. So replace them often. They are random bytes; the caller zeroes its own copy.
+    /// It does not advance: with one of the secrets, every ticket ever sealed with it can be
+    /// opened. So replace them often. They are random bytes, and the caller zeroes its own copy.
     ///
     /// # Errors
     /// There is no secret, or more than [`SHARED_KEYS_MAX`], or `lifetime_s` is out of range.
@@ -94,9 +94,9 @@ impl TicketRoot {
         Self { epoch, lifetime_s, secrets: Secrets::Ratchet(secret), announced: Vec::new() }
     }
 
-    /// Has a new root, from 32 bytes of `random`, hold from `epoch` on, in the place of those that
-    /// were to hold from then or later. Until all who share this root have the new one as well, it
-    /// should not hold.
+    /// Adds a new root, from 32 bytes of `random`, that holds from `epoch` on. It replaces those
+    /// that were to hold from then or later. Choose an epoch by which all processes with this root
+    /// have the new one.
     ///
     /// # Errors
     /// The epoch is not after this root's, there are [`ROOTS_MAX`], or the root is
@@ -146,8 +146,8 @@ impl TicketRoot {
             && text(self).is_some_and(|own| Some(own) == text(other))
     }
 
-    /// The epoch whose secret this is: the oldest one whose tickets it can open, which is the
-    /// first of all for a shared root.
+    /// The epoch of this secret: the oldest one of which it can open tickets, which is the first of
+    /// all for a shared root.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -157,27 +157,27 @@ impl TicketRoot {
         epoch_at(now, self.lifetime_s)
     }
 
-    /// The oldest epoch whose tickets are accepted at a time: what to [`advance_to`], and no
-    /// further, before the root is stored, or a restart loses the tickets of the last epoch.
+    /// The oldest epoch of which tickets are accepted at a time. [`advance_to`] it, and no further,
+    /// before the root is stored, or a restart loses the tickets of the last epoch.
     ///
     /// [`advance_to`]: Self::advance_to
     pub fn oldest_accepted_at(&self, now: UnixSeconds) -> Epoch {
         self.epoch_at(now).previous()
     }
 
-    /// When the epoch of a time ends.
+    /// The end of the epoch of a time.
     pub fn epoch_end(&self, now: UnixSeconds) -> UnixSeconds {
         epoch_end(now, self.lifetime_s)
     }
 
-    /// How long an epoch lasts.
+    /// The length of an epoch.
     pub fn lifetime_s(&self) -> u32 {
         self.lifetime_s
     }
 
-    /// Replaces the secret by that of a later epoch and erases it, and with it those of roots that
-    /// another has taken the place of by then. An epoch that is not later changes nothing, and nor
-    /// does one that is more than [`RATCHET_STEPS_MAX`] ahead. A shared root never changes.
+    /// Replaces the secret by that of a later epoch and erases it. Also erases those of roots that
+    /// another has replaced by then. An epoch that is not later changes nothing, nor does one that
+    /// is more than [`RATCHET_STEPS_MAX`] ahead. A shared root never changes.
     pub fn advance_to(&mut self, epoch: Epoch) -> Result<(), TicketRootError> {
         let Secrets::Ratchet(secret) = &mut self.secrets else { return Ok(()) };
         let over = self.announced.iter().take_while(|one| one.epoch <= epoch).count();
@@ -198,7 +198,7 @@ impl TicketRoot {
         Ok(())
     }
 
-    /// How many secrets there are to seal with, of which the first does, and to open with.
+    /// The count of secrets to open with. The first of them seals.
     pub(super) fn secrets(&self) -> usize {
         match &self.secrets {
             Secrets::Ratchet(_) => 1,
@@ -273,7 +273,7 @@ fn lifetime_in_range(lifetime_s: u64) -> Result<u32, TicketRootError> {
     }
 }
 
-/// How long an epoch lasts unless the operator says otherwise: 12 h.
+/// The length of an epoch unless the operator sets another: 12 h.
 pub const LIFETIME_DEFAULT_S: u32 = 43_200;
 
 /// The longest epoch: 7 days, the longest hint that RFC 8446, 4.6.1 allows.
@@ -282,7 +282,7 @@ pub const LIFETIME_S_MAX: u32 = 604_800;
 /// The shortest epoch: below, clocks a few minutes apart lose tickets.
 pub const LIFETIME_S_MIN: u32 = 600;
 
-/// How many epochs a root advances at once; at 12 h each it is more than five years.
+/// The most epochs that a root advances at once. At 12 h each it is more than five years.
 pub const RATCHET_STEPS_MAX: u64 = 4_096;
 
 /// Secrets of a shared root: the one in use, the next, and those of the last few days.

@@ -1,4 +1,4 @@
-//! What a ticket is: a session sealed under a [`TicketKey`].
+//! The form of a ticket: a session sealed under a [`TicketKey`].
 
 use std::fmt;
 
@@ -13,10 +13,9 @@ use crate::tickets::{
     secret::{Secret, derive},
 };
 
-/// A key for the tickets of one epoch; it opens what it sealed and nothing else.
+/// A key for the tickets of one epoch. It opens its own tickets and no others.
 ///
-/// A lane derives its own. It is public for who rotates keys otherwise: the lab, which measures
-/// what that costs.
+/// A lane derives its own. It is public for other ways to rotate keys: the lab measures their cost.
 pub struct TicketKey {
     epoch: Epoch,
     key: Cipher,
@@ -63,8 +62,8 @@ impl TicketKey {
         Some(ticket)
     }
 
-    /// The session in a ticket of this key that began with `leaf`; none if it is of another key or
-    /// certificate, or no ticket at all.
+    /// The session in a ticket of this key that began with `leaf`. `None` if the ticket is of
+    /// another key or certificate, or no ticket at all.
     pub fn open(&self, leaf: &LeafDigest, ticket: &[u8]) -> Option<Vec<u8>> {
         let Ticket { epoch, nonce, sealed, tag } = Ticket::parse(ticket)?;
         if u64::from_be_bytes(*epoch) != self.epoch.0 {
@@ -92,8 +91,8 @@ impl TicketKey {
     }
 }
 
-/// What is authenticated with a ticket: its epoch, which stands in it, and the certificate that its
-/// session began with, which does not.
+/// The data that is authenticated with a ticket: its epoch, which is part of it, and the
+/// certificate that its session began with, which is not.
 fn bound_to(epoch: Epoch, leaf: &LeafDigest) -> [u8; BOUND_BYTES] {
     let mut bound = [0; BOUND_BYTES];
     let (front, rest) = bound.split_at_mut(EPOCH_BYTES);
@@ -108,12 +107,12 @@ impl fmt::Debug for TicketKey {
     }
 }
 
-/// The epoch that a ticket says it is of; none if it is no ticket.
+/// The epoch in a ticket, not yet authenticated. `None` if it is no ticket.
 pub(super) fn epoch_of(ticket: &[u8]) -> Option<Epoch> {
     Ticket::parse(ticket).map(|ticket| Epoch(u64::from_be_bytes(*ticket.epoch)))
 }
 
-/// The parts of what may be a ticket.
+/// The parts of a possible ticket.
 struct Ticket<'a> {
     epoch: &'a [u8; EPOCH_BYTES],
     nonce: &'a [u8; NONCE_BYTES],

@@ -1,4 +1,4 @@
-//! Secrets, and what is derived from them: [`derive()`].
+//! Secrets, and keys that are derived from them: [`derive()`].
 
 use hkdf::HkdfExtract;
 use sha2::Sha256;
@@ -19,8 +19,8 @@ pub(super) fn extract(secret: &[u8; 48]) -> Secret {
 
 /// HKDF-Expand (RFC 5869) of SHA-256, keyed by `secret`, to its first block.
 pub(super) fn derive(secret: &[u8; 32], label: &[u8], context: &[u8]) -> Secret {
-    // The first block is HMAC(secret, info | 1), which is what Extract computes with the secret as
-    // its salt; unlike the library's Expand it has no length that it could refuse.
+    // The first block is HMAC(secret, info | 1). Extract with the secret as its salt computes the
+    // same. Unlike the library's Expand it has no length that it could refuse.
     let mut hmac = HkdfExtract::<Sha256>::new(Some(secret.as_slice()));
     hmac.input_ikm(label);
     hmac.input_ikm(context);

@@ -377,7 +377,7 @@ impl ProducesTickets for OneCertificate {
     }
 }
 
-/// A client that offers whatever ticket it has to whichever name it asks for.
+/// A client that offers any ticket it has to every name that it asks for.
 struct Client {
     config: Arc<ClientConfig>,
     version: &'static SupportedProtocolVersion,
@@ -400,7 +400,7 @@ impl Client {
         Self { config: Arc::new(config), version }
     }
 
-    /// One whole connection; returns how both sides say the handshake went.
+    /// One whole connection. Returns the kind of handshake, on which both sides must agree.
     fn connect(&mut self, lane: &Lane, policy: PolicyDigest, name: &'static str) -> HandshakeKind {
         let name = ServerName::try_from(name).unwrap();
         let mut client = ClientConnection::new(Arc::clone(&self.config), name).unwrap();

@@ -1,4 +1,4 @@
-//! What rustls asks for tickets: seal a session, open what a client brings.
+//! The ticketer for rustls: seals a session, opens a client's ticket.
 
 use std::{cell::RefCell, fmt, rc::Rc, sync::Arc};
 
@@ -18,13 +18,13 @@ use crate::{
 
 /// The tickets of one lane under one policy, for `rustls::ServerConfig::ticketer`.
 ///
-/// rustls wants it shareable; it works on its lane's thread only. On another thread it neither
-/// seals nor opens, and dropping it there panics: a lane drops its own contexts.
+/// rustls requires it to be `Sync`, but it works on its lane's thread only. On another thread it
+/// neither seals nor opens, and dropping it there panics: a lane drops its own contexts.
 ///
 /// For rustls it seals and opens only in a turn of a
-/// [`ServerSession`](crate::session::ServerSession) whose hello a
-/// [`LaneResolver`](crate::certificates::LaneResolver) has answered: what that served is what the
-/// ticket is bound to.
+/// [`ServerSession`](crate::session::ServerSession), after a
+/// [`LaneResolver`](crate::certificates::LaneResolver) has answered the hello. The ticket is bound
+/// to the certificate of that answer.
 pub struct Ticketer {
     pub(super) clock: Arc<LaneClock>,
     pub(super) policy: PolicyDigest,
@@ -146,9 +146,9 @@ fn take_date(dated: &mut Vec<u8>) -> Option<UnixSeconds> {
     Some(UnixSeconds(date))
 }
 
-/// How long after its full handshake a session resumes at most. rustls gives each resumed session
-/// new tickets, so that otherwise a client that comes back in time would never prove anything
-/// again, and one of TLS 1.2 would keep its master secret (RFC 8446 section 4.6.1).
+/// The longest time after its full handshake in which a session resumes. rustls gives each resumed
+/// session new tickets. Without this limit a client that comes back in time would never prove
+/// anything again, and one of TLS 1.2 would keep its master secret (RFC 8446 section 4.6.1).
 pub const SESSION_AGE_MAX_S: u32 = 7 * 86_400;
 const DATE_BYTES: usize = 8;
 

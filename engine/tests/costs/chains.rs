@@ -1,4 +1,4 @@
-//! Certificates that a stranger sends: what is read of them, and which signatures are verified.
+//! Certificates that a stranger sends: how many are read, and which signatures are verified.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::session::ServerSession;
 use crate::session::tests::flight;
 use crate::session::tests::lent::Lent;
 
-/// What stands in the table is the costliest of what was tried, and all of it is small.
+/// Each row of the table is the costliest chain that was tried, and all of it is small.
 #[test]
 fn no_chain_costs_more_than_the_table_says() {
     let most = chain_cost(&ladder(), &client_verdict);
@@ -41,7 +41,7 @@ fn no_chain_costs_more_than_the_table_says() {
     }
 }
 
-/// What path building would have gone through without bounds and line: the reason for both.
+/// The work of path building without bounds and line: the reason for both.
 #[test]
 fn without_a_line_the_same_chains_cost_what_they_once_did() {
     for (name, chain) in hostile() {
@@ -53,7 +53,7 @@ fn without_a_line_the_same_chains_cost_what_they_once_did() {
     }
 }
 
-/// What a message with certificates brought about.
+/// The work that a message with certificates caused.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     /// Certificates that were read by our own code.
@@ -64,7 +64,7 @@ pub(super) struct Cost {
     pub(super) verified: usize,
 }
 
-/// Judges a chain with what an authority's verifier is made of; the verdict does not matter.
+/// Judges a chain with an authority's own verifier. The verdict does not matter.
 type Judge = dyn Fn(&[CertificateDer<'_>]);
 
 pub(super) fn chain_cost(chain: &[CertificateDer<'_>], judge: &Judge) -> Cost {
@@ -85,7 +85,7 @@ pub(super) fn chain_cost(chain: &[CertificateDer<'_>], judge: &Judge) -> Cost {
 }
 
 /// webpki's search by names, as version 0.103 has it: how many certificates it reads if no
-/// signature is right. `fillers` are read at each depth and fit nowhere.
+/// signature is right. `fillers` are read at each depth and never fit.
 fn search<'a>(
     issuer: &[u8],
     path: &mut Vec<&'a [u8]>,
@@ -162,12 +162,12 @@ pub(super) fn certificate_verify() -> Cost {
         server.wire.clear();
         client.process_new_packets().unwrap();
     }
-    // The parse is that of its Certificate, which stands in a row of its own.
+    // The parse is that of its Certificate, which has a separate row.
     assert_eq!(PARSED.get(), 1);
     Cost { verified: VERIFIED.get(), ..Cost::default() }
 }
 
-/// Chains that once cost most, by what they are.
+/// Chains that once cost most, with their names.
 fn hostile() -> Vec<(&'static str, Vec<CertificateDer<'static>>)> {
     let same = |count| (0..count).map(|_| authority("rung 0", None)).collect::<Vec<_>>();
     let of = |authorities: &[Authority]| {
@@ -236,7 +236,7 @@ fn leaf(issuer: &Authority) -> CertificateDer<'static> {
     params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().clone()
 }
 
-/// A provider whose verifications are counted.
+/// A provider that counts its verifications.
 fn counting() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     let algorithms = provider.signature_verification_algorithms;
@@ -285,6 +285,6 @@ fn now() -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000))
 }
 
-/// Where the count of a search that would not end ends.
+/// The count at which a search that would not end is stopped.
 const SEARCHED_MAX: usize = 100_000;
 const WEBPKI_DEPTH_MAX: usize = 6;

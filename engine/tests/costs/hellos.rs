@@ -12,13 +12,13 @@ use crate::session::tests::{World, client, flight};
 use crate::session::{SHOWN, Session as _};
 use crate::tickets::OPENED;
 
-/// What is no TLS is known by its first byte.
+/// Bytes that are no TLS are recognized by the first of them.
 pub(super) fn junk() -> Cost {
     assert_eq!(peek(&[0x5a], HELLO_BYTES_MAX), Peek::Refused(Fault::NotTls));
     Cost { sent: 1, ..Cost::default() }
 }
 
-/// Each of an unknown type of its own, and empty.
+/// Each of another unknown type, and empty.
 pub(super) fn full_of_extensions() -> Cost {
     peeked_and_shown(&extended(|message| {
         for number in 0_u16.. {
@@ -47,7 +47,7 @@ pub(super) fn full_of_tickets() -> Cost {
     peeked_and_shown(&hello)
 }
 
-/// A hello of as many bytes as it may have, each in a record of its own, each read alone.
+/// A hello of as many bytes as it may have, each in a separate record, each read alone.
 pub(super) fn in_single_bytes() -> Cost {
     let mut gathering = Gathering::default();
     let sent = refragment(&longest(), 1);
@@ -102,7 +102,7 @@ fn longest() -> Vec<u8> {
     extended(lengthen)
 }
 
-/// A hello as long as may be, of a client whose key share nobody takes.
+/// A hello as long as may be, of a client with a key share that no server accepts.
 pub(super) fn longest_to_be_asked_again(world: &World) -> Vec<u8> {
     extended_of(asked_again(world), lengthen)
 }
@@ -111,7 +111,7 @@ fn lengthen(message: &mut Vec<u8>) {
     extend(message, 0x5000, &vec![0; HELLO_BYTES_MAX - message.len() - 4]);
 }
 
-/// A sound hello with what `more` adds to it.
+/// A sound hello with the additions of `more`.
 fn extended(more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     extended_of(World::new().client_config(&TLS13), more)
 }
@@ -124,7 +124,7 @@ fn extended_of(config: ClientConfig, more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8>
     [&[22, 3, 1][..], &len, &message].concat()
 }
 
-/// What a listener takes of a hello unless it is told otherwise.
+/// The default limit of a listener for the length of a hello.
 const HELLO_BYTES_MAX: usize = 1 << 14;
 /// The shortest that has the form of a ticket: epoch, nonce and tag.
 const TICKET_BYTES: usize = 8 + 24 + 16;

@@ -1,4 +1,4 @@
-//! What a stranger sends behind its hello.
+//! Messages that a stranger sends behind its hello.
 
 use rustls::version::{TLS12, TLS13};
 
@@ -11,7 +11,7 @@ use crate::session::tests::fragments::established;
 use crate::session::tests::{Server, World, client, flight, shake_hands};
 use crate::session::{Awaited, SHOWN, Session as _};
 
-/// What a message brought about.
+/// The work that a message caused.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     /// Bytes of it, with the headers of its records.
@@ -43,7 +43,7 @@ pub(super) fn unfinished(is_certificate_due: bool) -> Cost {
     never_ending(&mut server, header, record, piece)
 }
 
-/// To a server that reads its own records, and to one whose records rustls reads.
+/// To a server that reads its own records, and to one that leaves them to rustls.
 pub(super) fn unfinished_later() -> [Cost; 2] {
     let world = World::new();
     let mut servers = established(&world).map(|(mut server, mut keys, _)| {
@@ -105,14 +105,14 @@ pub(super) fn key_updates() -> Cost {
     Cost { sent: updates.len(), shown: SHOWN.get(), held, ..Cost::default() }
 }
 
-/// A server that has answered a hello of TLS 1.2, so that what follows is in the clear.
+/// A server that has answered a hello of TLS 1.2, so that the next messages are in the clear.
 fn answered(is_certificate_due: bool) -> Server {
     let world = World::new();
     let awaited = Awaited::new(is_certificate_due, false);
     bounds::answered(&world, world.client_config(&TLS12), awaited).1
 }
 
-/// Sends `header` and what it announces, `piece` bytes to a record, until the session ends.
+/// Sends `header` and the announced bytes, `piece` bytes to a record, until the session ends.
 fn never_ending(
     server: &mut Server,
     header: [u8; 4],

@@ -1,4 +1,4 @@
-//! What each message of a stranger costs at most, counted: COSTS.md holds the same numbers.
+//! The highest cost of each message of a stranger, counted. COSTS.md holds the same numbers.
 
 mod chains;
 mod hellos;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use crate::peer_chain::PEER_CHAIN_BYTES_MAX;
 use crate::tickets::TICKET_BYTES_MAX;
 
-/// The document is what the counts say, row by row.
+/// The document has the same numbers as the counts, row by row.
 #[test]
 fn the_document_has_the_counts() {
     let counted: Vec<_> = chain_rows().into_iter().chain(message_rows()).collect();

@@ -1,5 +1,5 @@
-//! Chains that clients show: what is refused unread, what real ones need, and what the limits of
-//! authorities mean at the time of judging.
+//! Chains that clients show: which are rejected unread, how much real ones need, and the effect of
+//! authorities' limits at the time of judging.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,7 +161,7 @@ fn an_authority_has_as_many_below_it_as_it_says() {
     }
 }
 
-/// An intermediate, as with OpenSSL, helps to reach who is trusted, and is not trusted for itself.
+/// An intermediate, as with OpenSSL, helps to reach a trusted root, and is not trusted for itself.
 #[test]
 fn an_intermediate_authority_that_is_given_need_not_be_sent() {
     let root = authority("root", None, |_| ());
@@ -214,7 +214,7 @@ fn large_certificate(issuer: &Issuer, bytes: usize) -> CertificateDer<'static> {
     leaf_with(issuer, |params| params.custom_extensions.push(padding(bytes))).chain.remove(0)
 }
 
-/// An extension that nobody knows and that only takes room.
+/// An unknown extension that only takes room.
 fn padding(bytes: usize) -> CustomExtension {
     CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99_999, 1], vec![4; bytes])
 }
@@ -245,7 +245,7 @@ fn crl(issuer: &Issuer, revoked: &[u64]) -> String {
     params.signed_by(issuer).unwrap().pem().unwrap()
 }
 
-/// What a client is worth that was only asked.
+/// The verdict on a client that was only asked.
 fn standing(roots: &Arc<ClientRoots>, identity: &Identity) -> ClientStanding {
     let policy = asking(ClientCertificates::Asked(Arc::clone(roots)));
     let server = Server::new(ProviderChoice::Auto, policy, &ED25519);

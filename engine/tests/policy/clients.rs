@@ -1,4 +1,5 @@
-//! Clients' certificates: who is let in, what their chains are worth, and what a ticket keeps.
+//! Clients' certificates: which are admitted, the verdict on their chains, and the contents of a
+//! ticket.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,7 +92,7 @@ fn who_is_asked_is_let_in_and_judged_afterwards() {
     }
 }
 
-/// Which keys a client may have does not depend on the processor.
+/// The keys that a client may have do not depend on the processor.
 #[test]
 fn p521_certificate_is_accepted_by_either_provider() {
     let ours = Authority::new();
@@ -140,7 +141,7 @@ fn a_trusted_certificate_that_issued_itself_is_a_clients_own() {
             let other = Authority::new().pem();
             let roots = ClientRoots::from_pem(&[pem.as_bytes(), other.as_bytes()], &[]).unwrap();
             let (roots, others) = (Arc::new(roots), Authority::new().roots(&[]));
-            // What a leaf says of itself is looked at before its issuer.
+            // The leaf's own fields are looked at before its issuer.
             let not_trusted = match (&asked, &is_ca) {
                 (ClientStanding::Verified, _)
                 | (ClientStanding::Unverified(Distrust::BadPurpose), IsCa::Ca(_)) => {
@@ -163,7 +164,7 @@ fn a_trusted_certificate_that_issued_itself_is_a_clients_own() {
     }
 }
 
-/// Whoever is trusted for a certificate of its own must not make others for whom it likes.
+/// A client with a trusted certificate must not issue others at will.
 #[test]
 fn only_an_authority_vouches_for_others() {
     let mut server = Server::new(ProviderChoice::Auto, Policy::default(), &ED25519);
@@ -381,7 +382,7 @@ fn a_session_is_held_against_the_lists_of_another_context() {
     for (list, is_revoked) in [
         (ours.crl(&[REVOKED], 2028), true),
         (ours.crl(&[REVOKED + 1], 2028), false),
-        // Of another issuer, who has the number too.
+        // Of another issuer, which has the number too.
         (forged, false),
     ] {
         server.turn_to(policy(&[&list]));
@@ -390,7 +391,8 @@ fn a_session_is_held_against_the_lists_of_another_context() {
     }
 }
 
-/// Lists come anew every hour: who is not on them goes on as before, who is does not.
+/// Lists are fetched again every hour. Clients that are not on them go on as before, the others do
+/// not.
 #[test]
 fn new_lists_end_the_sessions_of_who_is_on_them_and_of_nobody_else() {
     let ours = Authority::new();
@@ -414,7 +416,7 @@ fn new_lists_end_the_sessions_of_who_is_on_them_and_of_nobody_else() {
         server.turn_to(asking(ClientCertificates::Required(Arc::clone(&revoking))));
         let refused = server.meet(&config, "a.test").unwrap_err();
         assert_eq!(refused, Failed::Alert(Alert::CertificateRevoked), "{version:?}");
-        // Who holds its ticket and another certificate has a way back.
+        // The holder of its ticket and of another certificate has a way back.
         let renewed = Client { identity: Some(ours.issue(|_| ()).resolver()), ..Client::default() };
         let session = server.accept(&renewed, "a.test", version).unwrap();
         assert_eq!(server.context.standing(&session), ClientStanding::Verified);
@@ -506,7 +508,7 @@ fn faulty_roots_and_lists_are_named() {
     assert!(matches!(wrong, ClientRootsError::BadCrl { position: 1, .. }), "{wrong}");
 }
 
-/// An authority, each with a name of its own.
+/// An authority with a unique name.
 pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -589,7 +591,7 @@ impl Identity {
     }
 }
 
-/// Shows its certificate to whoever asks, and remembers whose certificates were asked for.
+/// Shows its certificate to any server that asks, and remembers the authorities in the request.
 #[derive(Debug)]
 struct Shows {
     certified: Arc<CertifiedKey>,

@@ -1,4 +1,4 @@
-//! The key log, beside what the client logs.
+//! The key log, compared with the client's own.
 
 use std::sync::{Arc, Mutex};
 

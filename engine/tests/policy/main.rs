@@ -1,4 +1,4 @@
-//! What a listener's policy means for clients: rustls pairs in memory, with either provider.
+//! A listener's policy and its effect on clients: rustls pairs in memory, with either provider.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -60,7 +60,7 @@ impl Server {
         context(policy, &self.certificates, self.choice, &self.lane, key_log)
     }
 
-    /// A whole handshake in memory, with a client of its own.
+    /// A whole handshake in memory, with a new client.
     pub(crate) fn accept(
         &self,
         client: &Client,
@@ -101,7 +101,7 @@ impl Server {
     }
 }
 
-/// An authority, whose certificates any number of servers have.
+/// An authority that issues the certificates of any number of servers.
 pub(crate) struct Issuer(CertifiedIssuer<'static, KeyPair>);
 
 impl Issuer {
@@ -123,7 +123,8 @@ impl Issuer {
         leaf.pem() + &key.serialize_pem()
     }
 
-    /// A machine that serves what was issued; the tickets of all come from one root.
+    /// A machine that serves the issued certificates. The tickets of all machines come from one
+    /// root.
     pub(crate) fn serve(
         &self,
         choice: ProviderChoice,
@@ -166,7 +167,7 @@ impl Meeting {
         }
     }
 
-    /// What the client has to say, and the answer to it.
+    /// Carries the client's bytes to the server, and the answer back.
     pub(crate) fn advance(&mut self, server: &Server) -> Result<(), Failed> {
         let Self { client, plain, session, wire } = self;
         let mut sent = Vec::new();
@@ -208,7 +209,7 @@ fn context(
     LaneContext::new(&Arc::new(context), lane)
 }
 
-/// What a client offers; empty lists stand for everything.
+/// A client's offer. An empty list means everything.
 #[derive(Default)]
 pub(crate) struct Client {
     pub(crate) alpn: Vec<Vec<u8>>,
@@ -216,7 +217,7 @@ pub(crate) struct Client {
     /// The certificate that it shows.
     pub(crate) identity: Option<Arc<dyn ResolvesClientCert>>,
     pub(crate) suites: Vec<S>,
-    /// How the server signed its last handshake.
+    /// The scheme of the server's signature in its last handshake.
     pub(crate) signed: Arc<Mutex<Option<SignatureScheme>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Which signature schemes a server uses.
+//! The signature schemes that a server uses.
 
 use rcgen::SignatureAlgorithm;
 use rustls::version::{TLS12, TLS13};

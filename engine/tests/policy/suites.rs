@@ -1,4 +1,4 @@
-//! Which suite is chosen, by whose order.
+//! The chosen suite, by the order of either end.
 
 use rcgen::SignatureAlgorithm;
 use rustls::version::{TLS12, TLS13};
@@ -58,7 +58,7 @@ fn the_order_of_the_policy_decides_or_that_of_the_client() {
         let session = server.accept(&client(&tls12), "a.test", &TLS12).unwrap();
         assert_eq!(session.suite(), Some(chosen12));
     }
-    // Without suites of its own the client's order counts as well.
+    // Without suites in the policy the client's order counts as well.
     server.turn_to(Policy { client_order: true, ..Policy::default() });
     let session = server.accept(&client(&[aes256, aes128]), "a.test", &TLS13).unwrap();
     assert_eq!(session.suite(), Some("TLS_AES_256_GCM_SHA384"));

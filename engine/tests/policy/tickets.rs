@@ -1,5 +1,5 @@
-//! Where a ticket resumes: only where a full handshake of the same hello would show the very
-//! certificate that the session began with.
+//! Resumption: only where a full handshake of the same hello would show the very certificate that
+//! the session began with.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::rig::{Client, Failed, Issuer, Meeting, NOW, Server};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
-/// A machine of its own that shares the ticket root, under the one policy of these tests.
+/// A machine that shares the ticket root, under the one policy of these tests.
 fn machine(issuer: &Issuer, issued: &[&String]) -> Server {
     let issued: Vec<_> = issued.iter().map(|text| (*text).clone()).collect();
     issuer.serve(ProviderChoice::Auto, Policy::default(), &issued)

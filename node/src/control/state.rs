@@ -1,4 +1,4 @@
-//! What changes over the life of a server's lanes.
+//! State that changes over the life of a server's lanes.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ pub(super) struct State {
     pub(super) parts: Vec<Parts>,
     pub(super) sockets: Vec<OwnedFd>,
     pub(super) ticket_keys: TicketKeys,
-    /// What is served now.
+    /// The present default context.
     pub(super) context: Arc<Context>,
     pub(super) named: Vec<(String, Arc<Context>)>,
-    /// Who is turned away now.
+    /// Clients that are rejected now.
     pub(super) blocked: Arc<Blocked>,
     /// The number of the last generation.
     pub(super) number: u64,
-    /// What is to be told once the lanes run.
+    /// Orders for the lanes, kept until they run.
     pub(super) deferred: Vec<Order>,
     pub(super) lanes: Vec<LaneHandle<Settings>>,
     /// Still there when the lanes are gone.

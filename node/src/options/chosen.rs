@@ -89,5 +89,5 @@ fn known<T: Copy + PartialEq>(
     chosen
 }
 
-/// What a byte can count.
+/// The largest count in a byte.
 const ALPN_BYTES_MAX: usize = 255;

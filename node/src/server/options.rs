@@ -1,4 +1,4 @@
-//! What JavaScript writes of a server. `lib/options.js` has read it before.
+//! JavaScript's options of a server. `lib/options.js` has read them before.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::control::{Plan, TicketKeys};
 use crate::listen::Where;
 use crate::settings::{Handover, Settings};
 
-/// What a server is made with.
+/// The options by which a server is made.
 #[napi(object, object_to_js = false)]
 pub struct ServerOptions<'env> {
-    /// How many lanes; as many as there are rings.
+    /// The count of lanes, which is that of the rings.
     pub lanes: u32,
     /// Whether each is tied to a processor.
     pub pin: Option<bool>,
@@ -34,11 +34,11 @@ pub struct ServerOptions<'env> {
     pub max_pending: u32,
     /// Keys of 48 bytes each.
     pub ticket_keys: Vec<Uint8Array>,
-    /// How long a ticket is good for, in seconds.
+    /// The lifetime of a ticket, in seconds.
     pub session_timeout: u32,
     /// Whether JavaScript chooses the context of each client.
     pub choose: Option<bool>,
-    /// What is served first.
+    /// The first default context.
     pub context: ClassInstance<'env, Context>,
     /// A pair for each lane.
     pub rings: Vec<Ring>,
@@ -57,7 +57,7 @@ pub struct Ring {
     pub commands: Uint8Array,
 }
 
-/// What to listen on.
+/// The place to listen at.
 #[napi(object, object_to_js = false)]
 pub struct WhereOptions {
     /// An IP address.
@@ -76,7 +76,7 @@ pub struct WhereOptions {
     pub reuse_port: Option<bool>,
 }
 
-/// Where a server listens, in Node's words.
+/// The address of a server, in Node's words.
 #[napi(object, object_from_js = false)]
 pub struct Address {
     /// The IP address.
@@ -88,7 +88,7 @@ pub struct Address {
 }
 
 impl ServerOptions<'_> {
-    /// What is served, how, and through what memory.
+    /// The context, the lanes' settings, and the memory of their rings.
     pub(super) fn read(self) -> Result<(Arc<EngineContext>, Plan, Vec<Ring>)> {
         let lanes = self.lanes as usize;
         if lanes == 0 || lanes > LANES_MAX || lanes != self.rings.len() {
@@ -97,7 +97,7 @@ impl ServerOptions<'_> {
         }
         let connections_max = CONNECTIONS_MAX / lanes;
         let settings = Settings {
-            // What is published first brings the list.
+            // The first publication brings the list.
             blocked: Arc::default(),
             handover: handover(self.handover.as_deref())?,
             shutdown_timeout: milliseconds(self.shutdown_timeout),
@@ -158,7 +158,7 @@ fn handover(name: Option<&str>) -> Result<Handover> {
     }
 }
 
-/// 0 and what is no number: for ever.
+/// 0, or a value that is no number: for ever.
 fn milliseconds(ms: f64) -> Duration {
     Duration::try_from_secs_f64(ms / 1_000.0)
         .ok()

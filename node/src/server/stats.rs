@@ -1,4 +1,4 @@
-//! What lanes count, as JavaScript gets it.
+//! The counts of lanes, as JavaScript gets them.
 
 use std::sync::Arc;
 

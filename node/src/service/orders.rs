@@ -1,4 +1,4 @@
-//! What JavaScript orders.
+//! Orders of JavaScript.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::bridged::{Bridged, Way};
 use crate::message::{Broken, CHOICE_LISTENER, CHOICE_REFUSE, Command, SocketOption, Then};
 use crate::settings::Settings;
 
-/// What is to be done with one connection.
+/// A task for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// What JavaScript said; the plaintext of a write is with the ring's end.
+    /// A command of JavaScript. The plaintext of a write is with the ring's end.
     Obey(Command),
     /// The connection waited for room, and there is some.
     Resume,
@@ -95,7 +95,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Stops the lane, whose ring is broken; false: whoever starts it is not ready yet.
+    /// Stops the lane, because its ring is broken. False: its mailbox is not in place yet.
     pub(super) fn stop_lane(&mut self) -> bool {
         let told = self.parts.mailbox.get().map(|mailbox| mailbox.post(Mail::Stop));
         if told.is_some() {
@@ -111,7 +111,7 @@ impl Bridge {
         self.state = State::Broken;
     }
 
-    /// There is room again: tells what is due.
+    /// Sends the pending events of a connection, because there is room again.
     fn resume<K: Kernel>(&mut self, bridged: &mut Bridged, link: &mut Link<'_, K>) {
         bridged.is_stalled = false;
         if !bridged.is_open {
@@ -184,6 +184,6 @@ const NOBODY: u64 = u64::MAX;
 #[cfg(feature = "faults")]
 #[expect(clippy::panic, reason = "it is what this feature is for")]
 fn fault() -> ! {
-    // node/pack looks for it in what shall be published.
+    // node/pack looks for it in the files to be published.
     panic!("faults: a lane panics as it was told")
 }

@@ -21,7 +21,7 @@ pub(super) fn attach<K: Kernel>(link: &mut Link<'_, K>) -> io::Result<OwnedFd> {
     Ok(theirs)
 }
 
-/// Passes on what the client sent, as far as JavaScript's end takes it.
+/// Passes on the client's bytes, as far as JavaScript's end takes them.
 pub(super) fn send<K: Kernel>(
     bridged: &mut Bridged,
     link: &mut Link<'_, K>,
@@ -35,7 +35,8 @@ pub(super) fn send<K: Kernel>(
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // JavaScript has closed its end: nobody takes this. What it sent before is still read.
+            // JavaScript has closed its end, and takes nothing more. Bytes that it sent before are
+            // still read.
             Err(_) => {
                 plain.clear();
                 if link.has_finished() {
@@ -49,11 +50,11 @@ pub(super) fn send<K: Kernel>(
 
 /// Passes on the client's end.
 pub(super) fn end<K: Kernel>(link: &mut Link<'_, K>) {
-    // It fails if JavaScript has closed its end; what it sent before is still read.
+    // It fails if JavaScript has closed its end. Bytes that it sent before are still read.
     let _ = link.end_attached();
 }
 
-/// Passes on what JavaScript sent.
+/// Passes on JavaScript's bytes.
 pub(super) fn receive<K: Kernel>(
     bridged: &mut Bridged,
     link: &mut Link<'_, K>,

@@ -1,4 +1,4 @@
-//! What JavaScript is told, now or as soon as there is room.
+//! Events for JavaScript, sent now or as soon as there is room.
 
 use std::os::fd::AsRawFd;
 
@@ -17,7 +17,7 @@ use crate::failure;
 use crate::message::Event;
 use crate::opened::{Address, Opened};
 
-/// What found no room, and must not be lost.
+/// An event that found no room, and must not be lost.
 pub(super) enum Late {
     Close {
         id: u64,
@@ -34,7 +34,7 @@ pub(super) enum Late {
 /// Hellos that may wait for room; the handshakes of others time out.
 pub(super) const HELLOS_MAX: usize = 4096;
 
-/// What a new connection counts for: the lane has computed for a handshake since the one before.
+/// The weight of a new connection: the lane has computed for a handshake since the one before.
 const OPENED_EVENTS: usize = 3;
 
 impl Bridge {
@@ -54,13 +54,13 @@ impl Bridge {
             context: link.context().map_or(0, |context| context.id.0),
         };
         opened.encode(&mut self.payload);
-        // Its slot may be that of a connection whose end has not been told: that goes first.
+        // Its slot may be that of a connection with its end not sent yet: that goes first.
         self.tell_late();
         if !self.late.is_empty() || !self.parts.events.has_room_for(self.payload.len()) {
             return self.stall(bridged);
         }
         if let Some(theirs) = bridged.theirs.take() {
-            // Before JavaScript asks for it. When nobody is there to ask, it is closed.
+            // Before JavaScript asks for it. If JavaScript is gone, it is closed.
             let _ = self.parts.descriptors.send(theirs);
         }
         // There is room.
@@ -99,7 +99,7 @@ impl Bridge {
             return;
         }
         let client = Address::of(end.client);
-        // The rest of what it showed is gone with its handshake.
+        // The client's other certificates are gone with its handshake.
         let distrust = end.distrust.map_or("", |distrust| authorization::code_of(distrust, 1));
         self.payload.clear();
         // A word of a few letters.
@@ -115,7 +115,7 @@ impl Bridge {
         }
     }
 
-    /// Tells what has found no room so far, as far as there is now.
+    /// Sends the events that have found no room so far, as far as there is room now.
     pub(super) fn tell_late(&mut self) {
         while let Some(late) = self.late.pop_front() {
             let is_hello = matches!(late, Late::Hello { .. });
@@ -140,7 +140,7 @@ impl Bridge {
         }
     }
 
-    /// Returns what there is no room for.
+    /// Sends an event, or returns it if there is no room.
     fn tell(&mut self, late: Late) -> Option<Late> {
         if self.state != State::Running {
             return None;

@@ -7,7 +7,7 @@ const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 
-/** Of a program that hangs: Go first builds its library, beside whatever else builds. */
+/** Of a program that hangs. Go first builds its library, while other builds may run. */
 const LIMIT_MS = 300_000;
 const OUTPUT_BYTES_MAX = 64 * 1024 * 1024;
 

@@ -1,6 +1,6 @@
 'use strict';
 
-/** What the client programs talk to: a server of HTTP/1, and one that speaks HTTP/2 as well. */
+/** The peers of the client programs: a server of HTTP/1, and one that speaks HTTP/2 as well. */
 
 const crypto = require('node:crypto');
 const http2 = require('node:http2');
@@ -9,7 +9,7 @@ const { attach, createServer, isSealane } = require('../implementation');
 const { own, start } = require('../site');
 
 const SIZE = 3_000_000;
-/** What GET /large answers. */
+/** The answer to GET /large. */
 const large = crypto.randomBytes(SIZE);
 
 const sha256 = (bytes) => crypto.createHash('sha256').update(bytes).digest('hex');
@@ -32,7 +32,7 @@ function http1Site(t, options = {}) {
   return start(t, createServer({ ...own, ...options }, answer));
 }
 
-/** A server of HTTP/2, with HTTP/1 for those who know no better. */
+/** A server of HTTP/2, with HTTP/1 for clients without it. */
 function http2Site(t, options = {}) {
   const given = { ...own, ...options };
   const server = isSealane

@@ -198,7 +198,7 @@ async function checkHttp2(t, server, handover) {
     stream.end(body);
     return collect(stream);
   };
-  // node's http2 knows no addresses of a stream that is no socket of its own.
+  // node's http2 has no addresses of a stream over a socket that is not node's.
   const page = handover === 'ring' ? '2.0 undefined' : '2.0 127.0.0.1';
   assert.strictEqual(String(await ask()), page);
   const sent = crypto.randomBytes(2_000_000);

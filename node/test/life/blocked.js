@@ -1,6 +1,6 @@
 'use strict';
 
-// A server in a worker thread, whose clients come by descriptors when it does nothing any more.
+// A server in a worker thread. Its clients come by descriptors when it does nothing any more.
 
 const { parentPort } = require('node:worker_threads');
 

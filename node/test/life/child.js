@@ -40,8 +40,8 @@ function ask(child, word) {
 }
 
 /**
- * What this process holds: open descriptors, and bytes of memory after collections. What objects of
- * the addon hold goes in a turn after the one that collects them.
+ * Counts of this process: open descriptors, and bytes of memory after collections. Memory of the
+ * addon's objects goes in a turn after the one that collects them.
  */
 async function held() {
   const rss = [];
@@ -53,7 +53,9 @@ async function held() {
   return { fds: fs.readdirSync('/proc/self/fd').length, rss: median(rss) };
 }
 
-/** The middle one: what the kernel lends for a moment, or has not taken back, is not counted. */
+/**
+ * The middle one: memory that the kernel lends for a moment, or has not taken back, is not counted.
+ */
 function median(numbers) {
   return numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)];
 }

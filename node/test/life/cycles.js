@@ -9,7 +9,7 @@ const { createTLSServer } = require('../implementation');
 const { own } = require('../site');
 const { held } = require('./child');
 
-/** A connection is part of each so many. */
+/** One in this many cycles has a connection. */
 const CONNECTION_EACH = 10;
 
 main();

@@ -16,7 +16,7 @@ const { message, start } = require('./child');
 const noLanes = { skip: isSealane ? false : 'node has no lanes' };
 const WORKERS = 10;
 const CYCLE_FDS_MAX = 4;
-/** Over 800 cycles: 20 KB for each would be a leak; what allocators keep is less. */
+/** Over 800 cycles: 20 KB for each would be a leak. Allocators keep less. */
 const CYCLE_BYTES_MAX = 16 * 1024 * 1024;
 
 async function connectTo(t, { port, ca }) {

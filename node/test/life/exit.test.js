@@ -1,6 +1,6 @@
 'use strict';
 
-// What was written before process.exit arrives, also where node's own TLS would lose it.
+// Data that was written before process.exit arrives, also where node's own TLS would lose it.
 
 const assert = require('node:assert');
 const { fork } = require('node:child_process');

@@ -1,6 +1,6 @@
 'use strict';
 
-// A server whose process ends as soon as it has answered. The first argument says how.
+// A server with a process that ends as soon as it has answered, in the way of the first argument.
 
 const { createServer, createTLSServer } = require('../implementation');
 const { own } = require('../site');

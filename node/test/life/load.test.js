@@ -1,6 +1,6 @@
 'use strict';
 
-// Certificates and ticket keys change under load: nobody is dropped, and every lane follows.
+// Certificates and ticket keys change under load: no client is dropped, and every lane follows.
 
 const assert = require('node:assert');
 const crypto = require('node:crypto');
@@ -14,7 +14,7 @@ const { ca, connected, httpsSite, request } = require('../site');
 const LANES = isSealane ? { lanes: 4 } : {};
 const CHANGES = 40;
 const CLIENTS = 4;
-/** Of so many connections four lanes get some each. */
+/** Of this many connections four lanes get some each. */
 const AFTERWARDS = 32;
 
 test('setSecureContext under load', async (t) => {

@@ -19,7 +19,7 @@ const CHUNK_BYTES = 256 * 1024;
  * buffers in the lane, which the allocator keeps, reach 3 MiB for a moment.
  */
 const EXTRA_BYTES_MAX = ECHO_BYTES / CONNECTIONS / 2;
-/** Of what is held while nobody reads. */
+/** Samples of memory while nothing is read. */
 const SAMPLES = 7;
 const FLOOD_BYTES = 64 * 1024 * 1024;
 
@@ -34,7 +34,7 @@ test('80 MB echoed to clients that stop reading: bounded memory, every byte', as
       return client;
     }),
   );
-  // What serves any amount is allocated once, before the count.
+  // Memory that serves any amount is allocated once, before the count.
   await Promise.all(clients.map((client) => echo(client, 2 * 1024 * 1024, false)));
   const before = await ask(child, 'held');
   const during = [];
@@ -49,7 +49,7 @@ test('80 MB echoed to clients that stop reading: bounded memory, every byte', as
   assert.ok(extra < EXTRA_BYTES_MAX, `${Math.round(extra / 1024)} KiB a connection`);
 });
 
-/** Writes and compares what comes back; reads nothing before `watching` is over. */
+/** Writes and compares the echo. Reads nothing before `watching` is over. */
 async function echo(client, bytes, watching) {
   const [sent, got] = [crypto.createHash('sha1'), crypto.createHash('sha1')];
   let left = bytes;

@@ -1,6 +1,6 @@
 'use strict';
 
-// A server in a process of its own: echoes, and says what it holds when asked.
+// A server in a separate process: echoes, and reports its memory when asked.
 
 const { createTLSServer } = require('../implementation');
 const { own, ca } = require('../site');

@@ -1,6 +1,7 @@
 'use strict';
 
-// A server whose listener throws: node's exit code for an uncaught exception's handler is ours.
+// A server with a listener that throws: node's exit code for an uncaught exception's handler is
+// ours.
 
 const { createTLSServer } = require('../implementation');
 const { own, ca } = require('../site');

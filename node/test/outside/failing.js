@@ -1,9 +1,9 @@
 'use strict';
 
 /**
- * What fails with Sealane's servers: why, and what it then prints. The run holds this list to what
- * happens, in both directions. Every reason is one that the package's README gives, or lies in the
- * test itself.
+ * Tests that fail with Sealane's servers: the reason, and the output. The run compares this list
+ * with the results, in both directions. Every reason is one that the package's README gives, or
+ * lies in the test itself.
  */
 
 /** @type {{ why: string, says: RegExp, files: string[] }[]} by folder and name, without `.js` */
@@ -78,7 +78,8 @@ const REFUSED = [
   },
   {
     why: "refused: a client's own certificate of version 1",
-    // That of agent2; or the first to fail is one whose handshake SNICallback ends, by an alert.
+    // That of agent2, or the first to fail is one with a handshake that SNICallback ends, by an
+    // alert.
     says: /certificate unknown|alert bad certificate|tlsv1 unrecognized name|CERT_REJECTED/,
     files: ['parallel/test-tls-sni-option'],
   },
@@ -176,7 +177,7 @@ const REFUSED = [
   },
 ];
 
-/** What the README tells as a difference. */
+/** Differences in the README. */
 const OTHERWISE = [
   {
     why: 'differs: a client whose handshake SNICallback ends gets an alert',
@@ -201,7 +202,7 @@ const OTHERWISE = [
     files: ['parallel/test-tls-peer-certificate'],
   },
   {
-    // All mistakes of a call are told together: these tests look for the first alone.
+    // All mistakes of a call are in one error: these tests look for the first alone.
     why: 'differs: a certificate without its key is refused at once',
     says: /options\.cert comes without options\.key/,
     files: ['parallel/test-https-options-boolean-check', 'parallel/test-tls-options-boolean-check'],
@@ -215,13 +216,13 @@ const OTHERWISE = [
   },
   {
     why: 'differs: the alert for a client without a certificate',
-    // Under TLS 1.2, where OpenSSL says handshake_failure; since Node 22 in other letters.
+    // Under TLS 1.2, where OpenSSL has handshake_failure. Since Node 22 in other letters.
     says: /- 'ERR_SSL_(SSLV3|SSL\/TLS)_ALERT_HANDSHAKE_FAILURE'/,
     files: ['parallel/test-tls-client-auth'],
   },
 ];
 
-/** What no other implementation of these servers could pass. */
+/** Tests that no other implementation of these servers could pass. */
 const OF_THE_TEST = [
   {
     why: "test: reaches into node's own context, server._sharedCreds",

@@ -1,6 +1,6 @@
 'use strict';
 
-/** What a test file's outcome is worth: beside plain node's, and beside what is listed. */
+/** The verdict on a test file's outcome: compared with plain node's, and with the list. */
 
 /**
  * Runs a file with Sealane's servers, and where that does not pass with node's own too.
@@ -13,7 +13,7 @@ async function tested(listed, run) {
   let ours = await run(true);
   let note;
   if (ours.outcome === 'fail' && listed === undefined) {
-    // The machine may have been too full for a test that counts on time: it is told, if so.
+    // The machine may have been too full for a test that counts on time. If so, the note has it.
     const again = await run(true);
     if (again.outcome !== 'fail') note = 'only when it was run again';
     ours = again;

@@ -1,6 +1,6 @@
 'use strict';
 
-/** One file of others' tests in a process of its own, and what came of it. */
+/** Runs one file of others' tests in a separate process, and returns its outcome. */
 
 const { spawn } = require('node:child_process');
 const { randomInt } = require('node:crypto');
@@ -9,10 +9,13 @@ const fs = require('node:fs');
 const net = require('node:net');
 const { join } = require('node:path');
 
-/** Of a file that runs beside others, and of one that has the machine to itself: some compute. */
+/**
+ * Of a file that runs together with others, and of one that has the machine to itself: some
+ * compute.
+ */
 const LIMIT_MS = 45_000;
 const LIMIT_ALONE_MS = 150_000;
-/** Of what a test prints; more is cut off at its start. */
+/** Of a test's output. More is cut off at its start. */
 const OUTPUT_CHARACTERS_MAX = 100_000;
 const SHIM = join(__dirname, 'shim.js');
 const HEADER_BYTES = 4096;
@@ -44,7 +47,7 @@ async function runOne(how) {
     TEST_THREAD_ID: String(slot),
   };
   delete env.NODE_EXTRA_CA_CERTS;
-  // Else what it runs reports to the runner of this process.
+  // Otherwise its own tests report to the runner of this process.
   delete env.NODE_TEST_CONTEXT;
   const child = spawn(node, [...flagsOf(file), ...args, file], {
     cwd,
@@ -93,7 +96,7 @@ function ended(child, limitMs) {
   });
 }
 
-/** One that nobody has now, below those that the system gives out by itself. */
+/** An unused one, below those that the system gives out by itself. */
 async function freePort() {
   for (;;) {
     const port = randomInt(PORT_MIN, PORT_MAX + 1);
@@ -110,16 +113,16 @@ async function freePort() {
   }
 }
 
-/** What a test has started and left. */
+/** Ends the processes that a test has started and left. */
 function endGroup(child) {
   try {
     process.kill(-child.pid, 'SIGKILL');
   } catch {
-    // Nobody is left.
+    // No process is left.
   }
 }
 
-/** How node's tests, and their TAP, say it. */
+/** The forms of node's tests, and of their TAP. */
 const SKIPPED = /^1\.\.0 # [Ss]kip/m;
 const PORT_MIN = 12_346;
 const PORT_MAX = 32_000;

@@ -15,7 +15,7 @@ const { judge, tested } = require('./judge.js');
 const { runOne } = require('./one.js');
 const { NODE_TESTS, sourcePackage } = require('./source.js');
 
-/** Those in the first may run beside each other. */
+/** Those in the first may run at the same time. */
 const FOLDERS = ['parallel', 'sequential', 'pummel'];
 const OPTIONS = {
   help: { short: 'h', type: 'boolean' },
@@ -66,7 +66,7 @@ function source(given) {
  * The test files that are about servers of TLS.
  *
  * @param {string} folder
- * @param {string[]} parts what a path must hold one of, if there are any
+ * @param {string[]} parts a path must hold one of them, if there are any
  * @returns {{ name: string, path: string, alone: boolean }[]}
  */
 function chosen(folder, parts) {
@@ -131,7 +131,7 @@ function besideOpenSSL(node, scratch) {
   return beside;
 }
 
-/** What is listed, and is no test any more. */
+/** Entries of the list that are no tests any more. */
 function gone(results) {
   const known = new Set(results.map(({ file }) => file));
   return Object.keys(FAILING)

@@ -20,16 +20,16 @@ const { CALLS, OPTIONS } = require('../../lib/options.js');
 const { appendFileSync } = fs;
 const seen = process.env.SERVERS_SEEN;
 
-/** What the contexts that node made were made from. */
+/** The options of the contexts that node made. */
 const optionsOf = new WeakMap();
 
-/** A context of Sealane's in place of one of node's, which gives its key to nobody. */
+/** A context of Sealane's in place of one of node's, which does not give out its key. */
 function ours(context) {
   const options = optionsOf.get(context);
   return options === undefined ? context : sealane.createSecureContext(options);
 }
 
-/** The same options, but for what is made of node's contexts. */
+/** The same options, with node's contexts replaced. */
 function converted(options) {
   if (typeof options?.SNICallback !== 'function') return options;
   const { SNICallback } = options;
@@ -43,10 +43,10 @@ function converted(options) {
   };
 }
 
-/** A class of servers that takes what was written for node's: also called as a function. */
+/** A class of servers that takes options written for node's: also called as a function. */
 function standIn(Server, NodeServer) {
   class Seen extends Server {
-    /** As before: what is no server of node's own to others does not become one by this file. */
+    /** As before: a server that others do not take for node's does not become one by this file. */
     static [Symbol.hasInstance](value) {
       return Function.prototype[Symbol.hasInstance].call(NodeServer, value);
     }
@@ -65,7 +65,7 @@ function standIn(Server, NodeServer) {
     }
   }
   return new Proxy(Seen, {
-    // A class of node's that inherits calls it with what it makes.
+    // A class of node's that inherits calls it with its new object.
     apply: (_target, self, args) =>
       self instanceof Seen ? Reflect.apply(NodeServer, self, args) : new Seen(...args),
   });
@@ -98,7 +98,7 @@ https.createServer = function createServer(options, listener) {
 
 http2.createSecureServer = function createSecureServer(options, listener) {
   if (options !== undefined && (options === null || typeof options !== 'object')) {
-    // Node says what is wrong with it.
+    // Node reports the error.
     return nodes.createSecureServer(options, listener);
   }
   const entries = Object.entries(options ?? {});
@@ -112,7 +112,7 @@ http2.createSecureServer = function createSecureServer(options, listener) {
   return server;
 };
 
-/** Whether `attach` is to be told, and not node's server. */
+/** Whether it is an option of `attach`, and not of node's server. */
 function isOfTLS(name) {
   const option = OPTIONS[name];
   return option !== undefined && (!option.group || CALLS.attach.groups.includes(option.group));

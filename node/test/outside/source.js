@@ -17,7 +17,7 @@ const NODE_TESTS = Object.freeze({
   part: 'test',
   release: 'forky',
 });
-/** The release whose archive has the other packages. It is stable: only patches change in it. */
+/** The release with the archive of the other packages. It is stable: only patches change in it. */
 const RELEASE = 'trixie';
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 const COMMAND_LIMIT_MS = 300_000;
@@ -48,13 +48,13 @@ function sourcePackage({ name, version, part, release = RELEASE }) {
   return folder;
 }
 
-/** Where a source package is kept, once it has been fetched. */
+/** The folder of a source package, once it has been fetched. */
 function folderOf({ name, version }) {
   const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'sealane');
   return join(cache, `${name}-${version}`);
 }
 
-/** @returns {string} the path of the tarball, whose hash stands in what Debian has signed */
+/** @returns {string} the path of the tarball, with a hash that Debian has signed */
 function download({ name, version, release }, scratch) {
   const apt = aptOf(scratch, release);
   run('apt-get', [...apt, '-qq', 'update'], scratch);
@@ -77,7 +77,7 @@ function download({ name, version, release }, scratch) {
   return tarball;
 }
 
-/** Options that make apt use a list of its own in `scratch`, and write nowhere else. */
+/** Options that make apt use a separate list in `scratch`, and write only there. */
 function aptOf(scratch, release) {
   const list = join(scratch, 'list.sources');
   const lines = ['Types: deb-src', `URIs: ${mirror()}`, `Suites: ${release}`, 'Components: main'];
@@ -96,7 +96,7 @@ function aptOf(scratch, release) {
   return Object.entries(settings).flatMap(([key, value]) => ['-o', `${key}=${value}`]);
 }
 
-/** Where this machine gets Debian's packages. */
+/** The mirror from which this machine gets Debian's packages. */
 function mirror() {
   const format = ['--format', '$(ORIGIN) $(CODENAME) $(REPO_URI)', 'Created-By: Packages'];
   const lines = run('apt-get', ['indextargets', ...format]).split('\n');
@@ -111,7 +111,7 @@ function run(program, args, cwd) {
   return execFileSync(program, args, { ...options, timeout: COMMAND_LIMIT_MS });
 }
 
-/** The line of `--print-uris` for what the authors published, and not for a part beside it. */
+/** The line of `--print-uris` for the authors' own archive, and not for a part next to it. */
 const TARBALL = /^'(\S+)' (\S+\.orig\.tar\.\w+) \d+ (\w+:\w+)$/m;
 
 module.exports = { NODE_TESTS, folderOf, sourcePackage };

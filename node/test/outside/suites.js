@@ -2,8 +2,7 @@
 
 /**
  * Runs tests that others wrote for their own packages, with Sealane's servers under them: those of
- * ws and Fastify as they are, and what supertest and OpenTelemetry do with a server. See
- * README.md.
+ * ws and Fastify as they are, and the servers of supertest and OpenTelemetry. See README.md.
  *
  *   node test/outside/suites.js [--json FILE] [--node PATH] [NAME...]
  */
@@ -123,7 +122,7 @@ async function runSuite({ files, ...suite }, { modules, node = process.execPath,
 function compared(ours, nodes, file) {
   const [of, ofNode] = [outcomes(ours), outcomes(nodes)];
   return [...new Set([...of.keys(), ...ofNode.keys()])].map((test) => {
-    // A file that ends early has not run what comes after.
+    // A file that ends early has not run its later tests.
     const one = { output: ours.output, outcome: of.get(test) ?? 'fail', servers: ours.servers };
     const other = { outcome: ofNode.get(test) ?? 'fail' };
     const judged = judge({ listed: FAILING_SUITES[test], nodes: other, ours: one });

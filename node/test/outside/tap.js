@@ -1,6 +1,6 @@
 'use strict';
 
-/** What a program's TAP says of its tests. */
+/** The results of tests in a program's TAP. */
 
 /**
  * @param {{ output: string, outcome: string }} ran

@@ -10,7 +10,7 @@ const { after, before, describe, it } = require('node:test');
 
 const FOLDER = path.join(__dirname, '..', '..');
 const INSTALL_MS_MAX = 120_000;
-/** Serves one request with what was installed, as its first argument imports it. */
+/** Serves one request with the installed package, in the import form of its first argument. */
 const ROUND_TRIP = `
 const { createServer } = await (process.argv[1] === 'import'
   ? import('sealane')

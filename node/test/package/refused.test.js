@@ -1,6 +1,6 @@
 'use strict';
 
-// What node/pack does not pack: builds for tests, and those that load on this machine alone.
+// Builds that node/pack does not pack: those for tests, and those that load on this machine alone.
 
 const assert = require('node:assert');
 const { execFileSync, spawnSync } = require('node:child_process');
@@ -15,11 +15,11 @@ const MUSL = 'linux-x64-musl';
 /** Older than any limit, and newer: glibc names the version of each of its functions. */
 const OLD = 'int getpid(void); int f(void) { return getpid(); }';
 const NEW = 'int getentropy(void *, long); int f(void *a) { return getentropy(a, 1); }';
-/** What a build with `--features faults` says when a lane panics as it was told. */
+/** The text of a build with `--features faults` when a lane panics by order. */
 const SAYS = /panic!\("(.*)"\)/.exec(fs.readFileSync(`${FOLDER}/src/service/orders.rs`, 'utf8'))[1];
 const FAULTS = `const char *f(void) { return "${SAYS}"; }`;
 
-/** What comes of packing a folder whose only binary is compiled from `code`. */
+/** The result of packing a folder with a single binary, compiled from `code`. */
 function packed(t, target, code, compile, ...args) {
   const scratch = fs.mkdtempSync(path.join(os.tmpdir(), 'sealane-refused-'));
   t.after(() => fs.rmSync(scratch, { recursive: true, force: true }));

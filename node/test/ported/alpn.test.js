@@ -77,7 +77,7 @@ test('ALPNCallback', async (t) => {
 });
 
 test('NPN, which is no more', async () => {
-  // node ignores the option; whoever still has it should be told.
+  // node ignores the option. A program that still has it should get a warning.
   const make = () => createTLSServer({ ...own, NPNProtocols: ['http/1.1'] });
   differs({
     node: () => assert.ok(make()),

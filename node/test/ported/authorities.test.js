@@ -1,7 +1,7 @@
 'use strict';
 
-// What the certificates in `ca` say of themselves counts when a client is judged: their dates,
-// how many authorities may stand below them, and whether they are at the end of a chain at all.
+// Fields of the certificates in `ca` that count when a client is judged: their dates, how many
+// authorities may be below them, and whether they are at the end of a chain at all.
 
 const assert = require('node:assert');
 const { test } = require('node:test');

@@ -45,8 +45,8 @@ for (const version of VERSIONS) {
       assert.strictEqual(socket.authorized, authorized);
       assert.strictEqual(socket.getPeerCertificate().subject?.CN, name);
       const said = socket.authorizationError;
-      // Without the others' authority a chain of one ends either way: at an issuer that is not
-      // there, or at a signature that nobody can verify.
+      // Without the others' authority a chain of one ends either way: at an issuer that is missing,
+      // or at a signature that cannot be verified.
       if (error === 'UNABLE_TO_VERIFY_LEAF_SIGNATURE') {
         assert.match(String(said), /^UNABLE_TO_(VERIFY_LEAF_SIGNATURE|GET_ISSUER_CERT_LOCALLY)$/);
       } else if (error === null) {

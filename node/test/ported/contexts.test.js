@@ -100,7 +100,7 @@ test('several kinds of keys: the client chooses by what it can verify', async (t
       [ownLeaf.cert, rsa.cert],
       [ownLeaf.key, rsa.key],
     ],
-    // Keys find their certificates whatever their order.
+    // Keys find their certificates in any order.
     [
       [ownLeaf.cert, rsa.cert],
       [rsa.key, ownLeaf.key],

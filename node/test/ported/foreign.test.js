@@ -31,7 +31,7 @@ const commonName = (client) => client.getPeerCertificate().subject.CN;
 const a = leaf(ca, 'a.example.com');
 const b = leaf(ca, 'b.example.com');
 
-/** A port whose connections are handed to `server`. */
+/** A port that hands its connections to `server`. */
 async function door(t, server, wrap = (socket) => socket) {
   const listener = net.createServer((socket) => server.emit('connection', wrap(socket)));
   return start(t, listener);

@@ -1,7 +1,7 @@
 'use strict';
 
-// Handshakes that fail, and clients that are none: what the server says, and that it lives on.
-// After test-tls-junk-*, test-tls-hello-parser-failure, test-tls-timeout-server*,
+// Handshakes that fail, and clients that are none: the server's errors, and that it lives on. After
+// test-tls-junk-*, test-tls-hello-parser-failure, test-tls-timeout-server*,
 // test-https-timeout-server*, test-tls-handshake-*, test-tls-server-failed-handshake-*,
 // test-tls-alert*, test-tls-econnreset, test-tls-wrap-econnreset*, test-https-connecting-to-http,
 // test-tls-server-capture-rejection, test-tls-on-empty-socket, test-tls-empty-sni-context,
@@ -26,7 +26,7 @@ function plain(t, server) {
   return client;
 }
 
-/** What a client says first. */
+/** The first bytes of a client. */
 async function helloOf(t) {
   const listener = await start(t, net.createServer());
   const heard = event(listener, 'connection');
@@ -152,7 +152,7 @@ test('a client that resets in the midst of its handshake', async (t) => {
 });
 
 test('handshakeTimeout ends who does not finish', async (t) => {
-  // Nothing, the start of a hello, and a hello whose answer is not answered, read in time.
+  // Nothing, the start of a hello, and a hello with an answer that is not answered, read in time.
   for (const [sent, handshakeTimeout] of [
     ['', 50],
     ['\x16\x03\x01\x02\x00', 50],

@@ -1,6 +1,6 @@
 'use strict';
 
-// LIST.md: each of node's tests stands in it once, with where it went or why it did not.
+// LIST.md: each of node's tests is in it once, with its new place or the reason why it has none.
 
 const assert = require('node:assert');
 const fs = require('node:fs');

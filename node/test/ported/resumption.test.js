@@ -144,7 +144,7 @@ test('a session of one name is no good for another', async (t) => {
   const options = { servername: 'a.example.com' };
   assert.strictEqual(await resumes(t, server, session, options), true);
   const other = await connected(t, server, { session, checkServerIdentity() {} });
-  // node resumes whatever the name; Sealane binds a ticket to its name.
+  // node resumes for any name. Sealane binds a ticket to its name.
   assert.ok([true, false].includes(other.isSessionReused()));
 });
 

@@ -65,7 +65,7 @@ test('listen: its forms', async () => {
     assert.ok(holds(server.address()), JSON.stringify([given, server.address()]));
     await closing(server);
     assert.strictEqual(server.listening, false);
-    // A path is still told after the close, in node as well.
+    // A path is still returned after the close, in node as well.
     if (typeof server.address() !== 'string') assert.strictEqual(server.address(), null);
   }
   fs.rmSync(folder, { recursive: true });
@@ -148,7 +148,7 @@ test('close waits for connections, and takes no new ones', async () => {
   });
   const late = net.connect(port, '127.0.0.1');
   const [error] = await event(late, 'error').catch((failure) => [failure]);
-  // A lane closes its listener a moment after the call: what came between is reset.
+  // A lane closes its listener a moment after the call: connections in between are reset.
   assert.match(error.code, differs({ node: /^ECONNREFUSED$/, sealane: /^ECONN(REFUSED|RESET)$/ }));
   assert.strictEqual(closed, false);
   socket.end('last words');

@@ -1,8 +1,8 @@
 'use strict';
 
-// Server names: SNICallback, what the server sees of the name, refusals.
-// After test-tls-sni-*, test-tls-snicallback-error, test-tls-empty-sni-context,
-// test-tls-no-cert-required, test-https-strict, test-https-agent-sni, test-https-agent-servername.
+// Server names: SNICallback, the name in the server's events, refusals. After test-tls-sni-*,
+// test-tls-snicallback-error, test-tls-empty-sni-context, test-tls-no-cert-required,
+// test-https-strict, test-https-agent-sni, test-https-agent-servername.
 
 const assert = require('node:assert');
 const https = require('node:https');
@@ -100,7 +100,7 @@ test('an error of SNICallback ends that handshake with tlsClientError', async (t
   assert.ok(error.code, 'the client sees an error of TLS or of the connection');
   const [reported, socket] = await failed;
   assert.strictEqual(socket.servername, 'localhost');
-  // node may report what OpenSSL makes of the rest instead.
+  // node may report OpenSSL's error about the rest instead.
   assert.match(reported.message, differs({ node: /./, sealane: /^no such site$/ }));
 });
 
@@ -157,7 +157,7 @@ test('a name with an unusual form still reaches SNICallback and servername', asy
     servername: 'under_score.example.com',
     checkServerIdentity() {},
   });
-  // rustls takes what DNS allows, and an underscore is common there.
+  // rustls accepts the names that DNS allows, and an underscore is common there.
   assert.strictEqual(socket.servername, 'under_score.example.com');
 });
 

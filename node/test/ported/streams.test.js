@@ -21,7 +21,7 @@ const { TLSSocket, differs, isSealane } = require('../implementation');
 const { connect, connected, onlyIPv6, pair, tlsSite } = require('../site');
 const { collect, ended, event, pause, take, until, within } = require('../within');
 
-/** What a lane hands over by a descriptor may end plainly where the client has reset it. */
+/** A descriptor may show a plain end where the client has reset the connection. */
 const noResets = process.env.HANDOVER === 'socket' && 'a descriptor shows a reset as an end';
 const echo = (socket) => {
   socket.pipe(socket);
@@ -326,7 +326,7 @@ test('bufferSize and writableLength go back to zero', async (t) => {
   const { client, socket } = await pair(t, server);
   client.resume();
   for (let i = 1; i < 10; i += 1) socket.write(Buffer.alloc(i * 1000));
-  // What fits into the ring has left JavaScript at once.
+  // Bytes that fit into the ring have left JavaScript at once.
   if (!isSealane) assert.ok(socket.writableLength > 0);
   assert.strictEqual(socket.bufferSize, socket.writableLength);
   await until(() => socket.writableLength === 0, 'the writes');
@@ -340,7 +340,7 @@ test('bytesRead and bytesWritten', async (t) => {
   await take(socket, 100_000);
   socket.end(Buffer.alloc(50_000));
   await collect(client);
-  // node counts what TCP carries, Sealane the plaintext.
+  // node counts the bytes of TCP, Sealane the plaintext.
   assert.ok(socket.bytesRead >= 100_000, `${socket.bytesRead}`);
   assert.ok(socket.bytesWritten >= 50_000, `${socket.bytesWritten}`);
 });

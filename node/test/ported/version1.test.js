@@ -1,7 +1,7 @@
 'use strict';
 
-// Certificates of X.509 version 1: what `openssl x509 -req -signkey` of OpenSSL 3.0 makes, and what
-// node's own tests serve (fixtures/keys/agent2-cert.pem among others).
+// Certificates of X.509 version 1, as `openssl x509 -req -signkey` of OpenSSL 3.0 makes them, and
+// as node's own tests serve them (fixtures/keys/agent2-cert.pem among others).
 
 const assert = require('node:assert');
 const fs = require('node:fs');

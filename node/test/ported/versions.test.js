@@ -1,10 +1,10 @@
 'use strict';
 
-// Versions, cipher suites, groups, signature schemes, and what a socket tells of them.
-// After test-tls-min-max-version, test-tls-set-ciphers*, test-tls-honorcipherorder,
-// test-tls-getcipher, test-tls-getprotocol, test-tls-ecdh*, test-tls-set-sigalgs,
-// test-tls-client-getephemeralkeyinfo, test-tls-exportkeyingmaterial, test-tls-basic-validations,
-// test-tls-no-sslv3, test-tls-dhe, test-tls-client-mindhsize.
+// Versions, cipher suites, groups, signature schemes, and a socket's properties about them. After
+// test-tls-min-max-version, test-tls-set-ciphers*, test-tls-honorcipherorder, test-tls-getcipher,
+// test-tls-getprotocol, test-tls-ecdh*, test-tls-set-sigalgs, test-tls-client-getephemeralkeyinfo,
+// test-tls-exportkeyingmaterial, test-tls-basic-validations, test-tls-no-sslv3, test-tls-dhe,
+// test-tls-client-mindhsize.
 
 const assert = require('node:assert');
 const { constants } = require('node:crypto');

@@ -12,11 +12,11 @@ const { promisify } = require('node:util');
 const FOLDER = __dirname;
 const MODULES = path.join(FOLDER, '..', '..', 'node_modules');
 const SUITE = path.join(FOLDER, 'suite.js');
-/** Ends what would wait for ever. */
+/** Ends a run that would wait for ever. */
 const LIMIT_MS = 120_000;
 const JEST = JSON.stringify({ rootDir: FOLDER, testMatch: [SUITE], transform: {} });
 
-/** What node is started with, and what the runner prints of one test that passed. */
+/** The arguments of node for each runner, and its output for one test that passed. */
 const RUNNERS = {
   'node:test': [['--test', '--test-reporter=tap', SUITE], /^# pass 1$/m],
   Mocha: [[path.join(MODULES, 'mocha/bin/mocha.js'), SUITE], /^ *1 passing/m],

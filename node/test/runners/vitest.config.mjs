@@ -1,4 +1,4 @@
-// Also says where the suite is, which has none of the names that Vitest looks for.
+// Also has the place of the suite, which has none of the names that Vitest looks for.
 export default {
   cacheDir: '../../node_modules/.vite',
   test: { include: ['suite.mjs'] },

@@ -1,6 +1,6 @@
 'use strict';
 
-// Servers of node's own that get lanes: nothing that they were told before is lost in silence.
+// Servers of node's own that get lanes: none of their earlier settings is lost in silence.
 
 const assert = require('node:assert/strict');
 const http = require('node:http');

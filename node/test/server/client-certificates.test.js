@@ -1,6 +1,6 @@
 'use strict';
 
-// Who required certificates of clients never sees one that is not believed.
+// A program that requires certificates of clients never sees one that is not trusted.
 
 const assert = require('node:assert/strict');
 const { test } = require('node:test');
@@ -9,7 +9,7 @@ const { connect, pair, tlsSite } = require('../site');
 const { event, until } = require('../within');
 
 const clients = authority('Authority of clients');
-/** Certificates tell whole seconds, and this one must be valid while its sessions begin. */
+/** Dates of certificates are whole seconds, and this one must be valid while its sessions begin. */
 const VALID_MS_MIN = 3_000;
 const VALID_MS_MAX = 100_000;
 
@@ -36,7 +36,7 @@ for (const version of ['TLSv1.2', 'TLSv1.3']) {
       const told = assert.rejects(event(client, 'close'), /certificate expired/);
       client.resume();
       const [error, destroyed] = await failed;
-      // Its ticket is not opened, so it is refused as whoever comes for the first time.
+      // Its ticket is not opened, so it is refused as a client that comes for the first time.
       assert.deepEqual([error.code, error.reason], ['ECONNRESET', 'client_certificate']);
       assert.equal(destroyed.authorizationError, 'CERT_HAS_EXPIRED');
       assert.equal(destroyed.destroyed, true);
@@ -50,7 +50,7 @@ for (const version of ['TLSv1.2', 'TLSv1.3']) {
   }
 }
 
-/** What `begin` gives while its certificate is valid: on a slow machine, a longer one. */
+/** The result of `begin` while its certificate is valid: on a slow machine, a longer one. */
 async function whileValid(begin) {
   for (let validMs = VALID_MS_MIN; ; validMs *= 2) {
     const to = new Date(Date.now() + validMs);

@@ -6,7 +6,7 @@
 const cluster = require('node:cluster');
 const tls = require('node:tls');
 
-/** So many that both workers get some. */
+/** Enough that both workers get some. */
 const CLIENTS = 24;
 
 if (cluster.isPrimary) {
@@ -67,7 +67,7 @@ async function finish(listening, port) {
   process.send(report, () => cluster.disconnect(() => process.disconnect()));
 }
 
-/** What a worker answers, and what the client sees: the session to resume and whether it did. */
+/** A worker's answer, and the client's state: the session to resume and whether it did. */
 async function visit(port, session) {
   const client = tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false, session });
   let next;

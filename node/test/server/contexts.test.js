@@ -182,7 +182,7 @@ for (const version of ['TLSv1.2', 'TLSv1.3']) {
       const { client, socket } = await pair(t, server, { ...who, session });
       assert.equal(client.isSessionReused(), reused, name);
       assert.equal(socket.isSessionReused(), reused, name);
-      // What a client resumes has no certificate, which node then does not tell.
+      // A client's resumed session has no certificate, so node returns none.
       assert.equal(client.getPeerCertificate().subject?.CN, reused ? undefined : name);
     }
     assert.equal(asked, 6);
@@ -242,7 +242,7 @@ test("versions that node's flags and programs have set are kept to", async (t) =
 });
 
 test('a certificate is told after many others were chosen', async (t) => {
-  // More than the server remembers beside those that it serves.
+  // More than the server remembers in addition to those that it serves.
   const passing = 1_100;
   const server = await tlsSite(t, {
     SNICallback: (name, done) => done(null, name.startsWith('passing') ? { ...own } : null),
@@ -335,7 +335,7 @@ test('stats count what lanes did', async (t) => {
   assert.equal(sum('accepted'), 1);
   assert.equal(sum('handshakes'), 1);
   assert.ok(sum('bytesWritten') > 0);
-  // What has just been said may not have been read yet.
+  // The latest events may not have been read yet.
   assert.ok(sum('commandsDepth') >= 0);
   assert.ok(sum('eventsDepth') >= 0);
   assert.deepEqual(sealane.createServer(own).stats(), { lanes: [] });

@@ -13,7 +13,7 @@ const { attach, createSecureContext, createTLSServer } = require('../implementat
 const { ca, connected, own, refused, start, ticket } = require('../site');
 const { collect } = require('../within');
 
-/** A port whose connections are handed to `server`. */
+/** A port that hands its connections to `server`. */
 async function door(t, server) {
   return start(
     t,
@@ -21,7 +21,7 @@ async function door(t, server) {
   );
 }
 
-/** A server that tells each client what it believes of it, and its door. */
+/** A server that reports to each client whether it is trusted, and its port. */
 async function site(t, options) {
   const server = createTLSServer({ ...own, ...options }, (socket) => {
     const { CN } = socket.getPeerCertificate()?.subject ?? {};
@@ -53,7 +53,7 @@ for (const version of VERSIONS) {
     strict.server.on('secureConnection', () => (got += 1));
     await refused(t, strict.through, { session });
     assert.strictEqual(got, 0);
-    // Nor does one with a certificate go on: a lane would judge that certificate anew.
+    // Nor does one with a certificate go on: a lane would judge that certificate again.
     const shown = await ticket(t, strict.through, { cert, key });
     const again = await answer(t, strict.through, { cert, key, session: shown });
     assert.strictEqual(again, 'false true client');
@@ -80,7 +80,7 @@ for (const version of VERSIONS) {
     const reused = async ({ through }) =>
       (await connected(t, through, { session })).isSessionReused();
     assert.deepStrictEqual([await reused(same), await reused(another)], [true, false]);
-    // What a name gets counts too.
+    // The certificates of a name count too.
     same.server.addContext('localhost', createSecureContext(other));
     assert.strictEqual(await reused(same), false);
     const asking = await site(t, {

@@ -1,6 +1,6 @@
 'use strict';
 
-// What listens, where, and how it ends.
+// Listening: the kinds of addresses, and the ends of a server.
 
 const assert = require('node:assert/strict');
 const { fork } = require('node:child_process');
@@ -73,7 +73,7 @@ test('both families are served where none is named', { skip: onlyIPv6 }, async (
 });
 
 test('a name that nobody has is an error of the lookup', async (t) => {
-  // A machine without a resolver takes longer than any test to say so.
+  // A machine without a resolver takes longer than any test to report that.
   t.mock.method(dns, 'lookup', (hostname, _options, done) => {
     const fields = { code: 'ENOTFOUND', hostname, syscall: 'getaddrinfo' };
     process.nextTick(done, Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), fields));
@@ -231,7 +231,7 @@ async function blockedLater(t, look) {
       client.once('close', () => resolve(secured));
       client.resume();
     });
-  // Both ends of it: a connection that the server is yet to tell of is the first to be blocked.
+  // Both ends of it: a connection without its event yet is the first to be blocked.
   await pair(t, server);
   blockList.addSubnet('127.0.0.0', 8);
   look(server);

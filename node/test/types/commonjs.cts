@@ -1,4 +1,4 @@
-// What programs for CommonJS write; `npm run types` compiles it, nothing runs it.
+// Code as in programs for CommonJS. `npm run types` compiles it, nothing runs it.
 
 import http2 = require('node:http2');
 import http = require('node:http');

@@ -1,4 +1,4 @@
-// What programs with modules write; `npm run types` compiles it, nothing runs it.
+// Code as in programs with modules. `npm run types` compiles it, nothing runs it.
 
 import sealane, { type ServerOptions, createServer, TLSSocket } from 'sealane';
 

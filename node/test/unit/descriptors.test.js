@@ -1,6 +1,6 @@
 'use strict';
 
-// What loading the addon does to the process's table of open files.
+// The effect of loading the addon on the process's table of open files.
 
 const assert = require('node:assert/strict');
 const fs = require('node:fs');

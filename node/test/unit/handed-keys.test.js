@@ -10,7 +10,7 @@ const tls = require('node:tls');
 const { authority, leaf } = require('../certificates');
 const { keyPem } = require('../../lib/credentials.js');
 
-/** What node was given for keys, with what stood there at that time. */
+/** The values that node got for keys, with their bytes at that time. */
 const given = new Map();
 for (const name of ['createServer', 'createSecureContext']) {
   const original = tls[name];
@@ -22,7 +22,7 @@ for (const name of ['createServer', 'createSecureContext']) {
 // Looks at node's functions when it is loaded.
 const { createTLSServer } = require('../..');
 
-/** A connection in memory: what one end writes, the other reads. */
+/** A connection in memory: one end reads the other's writes. */
 function inMemory() {
   const ends = [0, 1].map(
     (i) =>

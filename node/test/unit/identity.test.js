@@ -1,7 +1,7 @@
 'use strict';
 
-// Whatever a lane tells of a client, and whatever the client showed, nobody who asks is thrown at,
-// and nobody is authorized whose certificate cannot be read.
+// For any event of a lane about a client, and any certificate, no property throws. And no client is
+// authorized with a certificate that cannot be read.
 //
 //   node test/unit/identity.test.js [--rounds N] [--seed S]    (the long form)
 

@@ -7,7 +7,7 @@ const { Lane } = require('../../lib/lane.js');
 const { Event, HEADER_BYTES } = require('../../lib/message.js');
 const { CommandRing, EventRing, MESSAGE, REGION_BYTES } = require('../../lib/ring.js');
 
-/** Labels by number, as the addon tells them. */
+/** Labels by number, as the addon returns them. */
 const CAUSES = [
   'clean',
   'client_reset',
@@ -17,7 +17,7 @@ const CAUSES = [
   'not_tls',
 ];
 
-/** What stands for the addon. */
+/** A replacement for the addon. */
 const addon = {
   regionBytes: REGION_BYTES,
   region: () => 0,
@@ -103,7 +103,7 @@ function openPayload(fields = {}) {
   return Buffer.concat([head, Buffer.from(alpn + name + error, 'latin1'), ...certificates]);
 }
 
-/** A lane on this thread, its other end, and what its sink was told. */
+/** A lane on this thread, its other end, and the calls of its sink. */
 function pair(options = {}, sink = {}) {
   const told = { sockets: [], failed: [], hellos: [], down: [], keylog: [], rung: 0 };
   const lane = new Lane(

@@ -1,6 +1,7 @@
 'use strict';
 
-// Listeners and callbacks that throw, where the program has chosen to live on, cost nobody else.
+// Listeners and callbacks that throw, where the program has chosen to live on, affect no other
+// connection.
 
 const assert = require('node:assert');
 const { AsyncLocalStorage } = require('node:async_hooks');
@@ -12,7 +13,7 @@ const { openPayload, pair, turn } = require('./lane-end.js');
 
 const ids = Array.from({ length: 6 }, (_, slot) => ({ slot, generation: 1 }));
 
-/** A lane with so many connections, whose OPENs it knows to be taken. */
+/** A lane with this number of connections. It knows that their OPENs are taken. */
 async function opened(count) {
   const all = pair();
   for (const id of ids.slice(0, count)) all.end.open(id);
@@ -22,7 +23,7 @@ async function opened(count) {
   return { ...all, sockets: all.told.sockets };
 }
 
-/** What was thrown to nobody while `run` ran, and some turns behind it. */
+/** Exceptions that reached no handler while `run` ran, and some turns behind it. */
 async function thrownBy(run) {
   const thrown = [];
   const before = process.listeners('uncaughtException');

@@ -20,7 +20,7 @@ function opened(options, sink) {
   return { ...all, socket };
 }
 
-/** Commands but for those about OPENs. */
+/** Commands except those about OPENs. */
 async function commands(end) {
   await turn();
   return end.all().filter((command) => command.kind !== Command.TAKEN);
@@ -384,7 +384,7 @@ test('a full ring keeps order and loses nothing', async () => {
       parts[command.slot].push(command.payload);
       if (command.flags & Flag.END || command.kind === Command.END) ended.add(command.slot);
     }
-    // As a lane does after reading: only who waits is woken.
+    // As a lane does after reading: only a waiting side is woken.
     if (end.commands.wakes()) lane.drain();
     await turn();
   }
@@ -476,7 +476,7 @@ test('no context leaks from one connection into another', async () => {
   end.send(Event.DATA, ids[1], Buffer.from('c'));
   end.send(Event.DATA, ids[0], Buffer.from('d'));
   await turn();
-  // Node 24 forgets at the end of a listener what it entered there, earlier ones do not.
+  // Node 24 forgets at the end of a listener the context entered there, earlier ones do not.
   const own = {
     open: [],
     enter: ['opened 1'],

@@ -1,6 +1,6 @@
 'use strict';
 
-// The table of options: what is the same, converted, refused; and that all mistakes are told.
+// The table of options: the same, converted, refused, and that all mistakes are reported.
 
 const assert = require('node:assert/strict');
 const { spawnSync } = require('node:child_process');
@@ -22,7 +22,7 @@ const key = pem('p256.pkcs8.key');
 const read = (options, on = CALLS.createServer) => readOptions(options, on);
 const meant = (options) => meaning(read(options).context);
 
-/** What the process was warned of while `run` ran, in a process of its own: each comes but once. */
+/** The warnings of the process while `run` ran, in a separate process: each comes but once. */
 function warnings(...lines) {
   const script = `
     const { CALLS, readOptions } = require(${JSON.stringify(OPTIONS_FILE)});
@@ -251,7 +251,7 @@ test('TLS 1.3 does not go because its suites are not there', () => {
   } finally {
     tls.DEFAULT_CIPHERS = before;
   }
-  // Whoever takes each away has asked for it.
+  // A program that takes each away has asked for it.
   const all13 = meant({}).suites ?? meant({ ciphers: 'HIGH' }).suites.slice(0, 3);
   const none = meant({ ciphers: `HIGH:${all13.map((name) => `!${name}`).join(':')}` });
   assert.equal(none.suites.length, 6);

@@ -10,7 +10,7 @@ const { region } = require('./lane-end.js');
 
 const { BROKEN, CommandRing, EventRing, MESSAGE, NOTHING, PAGE_BYTES, wholeBytes } = ring;
 
-/** Both ends of a ring whose stream has come to `position`. */
+/** Both ends of a ring with its stream at `position`. */
 function ends(position = 0) {
   const memory = region();
   const words = new Int32Array(memory.buffer);

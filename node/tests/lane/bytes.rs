@@ -1,4 +1,4 @@
-//! Bytes arrive as they were sent, whoever is slow.
+//! Bytes arrive as they were sent, if either end is slow.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -45,7 +45,7 @@ fn ten_megabytes_come_back_within_both_windows() {
 fn a_full_ring_stalls_its_connections_and_goes_on_when_it_is_read() {
     const CLIENTS: usize = 12;
     let (rig, mut script) = Rig::start(Handover::Ring);
-    // More than the ring holds, while nobody reads it.
+    // More than the ring holds, while it is not read.
     let len = WINDOW_IN as usize;
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
@@ -88,7 +88,7 @@ fn a_client_beyond_its_window_waits_for_credit_and_others_go_on() {
     let second = script.opened();
     other.write_all(b"me too").unwrap();
     assert_eq!(script.next(), Said::Data(second, b"me too".to_vec()));
-    // The whole window at once, and then byte by byte of what came.
+    // The whole window at once, and then byte by byte of the received data.
     script.credit(id, WINDOW_IN as usize);
     while got.len() < 3 * WINDOW_IN as usize {
         match script.next() {

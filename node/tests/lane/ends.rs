@@ -203,7 +203,7 @@ fn a_panic_in_a_connection_costs_that_one_and_one_outside_the_lane() {
     }
 }
 
-/// Clients that come, say something and leave in every way, and a server that destroys many.
+/// Clients that come, send something and leave in every way, and a server that destroys many.
 fn churn(rig: &Rig, script: &mut Script, connections: usize) {
     const CLIENTS: usize = 8;
     let address_of = rig;
@@ -229,7 +229,7 @@ fn churn(rig: &Rig, script: &mut Script, connections: usize) {
         }
         let (mut opened, mut closed) = (0_usize, 0);
         while closed < connections / CLIENTS * CLIENTS {
-            // Whoever leaves before the handshake is complete here is never told of.
+            // A client that leaves before the handshake is complete here causes no event.
             match script.next() {
                 Said::Open(_) => opened += 1,
                 Said::Data(id, bytes) => {

@@ -30,7 +30,7 @@ use crate::script::Script;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const NAME: &str = "one.test";
 
-/// A client whose handshake is complete.
+/// A client after a complete handshake.
 pub(crate) type Client = StreamOwned<ClientConnection, TcpStream>;
 
 pub(crate) struct Rig {
@@ -141,7 +141,7 @@ pub(crate) fn send_and_finish(client: &mut Client, bytes: &[u8]) {
     client.flush().unwrap();
 }
 
-/// What comes up to the clean end.
+/// The bytes up to the clean end.
 pub(crate) fn read_to_end(client: &mut Client) -> Vec<u8> {
     let mut bytes = Vec::new();
     client.read_to_end(&mut bytes).unwrap();

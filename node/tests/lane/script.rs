@@ -18,7 +18,7 @@ use sealane_node::message::{
 
 use crate::rig::PATIENCE;
 
-/// What a lane said.
+/// An event of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Open(u64),
@@ -39,7 +39,7 @@ pub(crate) struct Script {
     open: HashMap<u64, u32>,
     /// Descriptors of connections that come by them.
     descriptors: Receiver<OwnedFd>,
-    /// What was read of the ring, and not understood yet.
+    /// Bytes that were read of the ring, and not understood yet.
     ahead: VecDeque<u8>,
 }
 
@@ -62,8 +62,8 @@ impl Script {
         }
     }
 
-    /// The next event, for which it sleeps as JavaScript does. Ids are checked: nothing is said of
-    /// a connection that is not open.
+    /// The next event, for which it sleeps as JavaScript does. Ids are checked: no event is about a
+    /// connection that is not open.
     pub(crate) fn next(&mut self) -> Said {
         let mut bytes = [0; HEADER_BYTES];
         while self.read(&mut bytes) == 0 {
@@ -82,7 +82,7 @@ impl Script {
         self.understood(header, payload)
     }
 
-    /// Takes all that is in the ring, and tells the lane nothing of it.
+    /// Takes all that is in the ring, without a sign to the lane.
     pub(crate) fn read_ahead(&mut self) {
         let mut bytes = vec![0; self.events.unread().unwrap()];
         self.events.read(&mut bytes).unwrap();
@@ -133,7 +133,7 @@ impl Script {
         }
     }
 
-    /// Says something as soon as there is room: the lane may be slow to take what was said before.
+    /// Sends a command as soon as there is room: the lane may be slow to take earlier ones.
     pub(crate) fn say(&mut self, kind: u8, flags: u32, id: u64, payload: &[u8]) {
         let header = Header { payload_len: payload.len(), kind, flags, id };
         let padding = vec![0; header.padded_len() - payload.len()];
@@ -147,7 +147,7 @@ impl Script {
         }
     }
 
-    /// How much of a connection's window is left.
+    /// The rest of a connection's window.
     pub(crate) fn window(&self, id: u64) -> usize {
         self.open.get(&id).map_or(0, |used| (WINDOW_OUT - used) as usize)
     }
@@ -199,7 +199,7 @@ impl Script {
         self.descriptors.try_recv().unwrap()
     }
 
-    /// Gives every connection back what it sends, until none is open any more.
+    /// Gives every connection its bytes back, until none is open any more.
     pub(crate) fn echo(&mut self, connections: usize) {
         let mut waiting: HashMap<u64, (Vec<u8>, bool)> = HashMap::new();
         let mut closed = 0;
@@ -237,7 +237,7 @@ impl Script {
         }
     }
 
-    /// Reads and writes no more, and says so.
+    /// Reads and writes no more, and marks its end as gone.
     pub(crate) fn leave(self) {
         let Self { events, commands, bell, .. } = self;
         drop((events, commands));

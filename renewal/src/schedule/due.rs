@@ -1,4 +1,4 @@
-//! Queues of what is due: by time what waits, by its end what may be ordered.
+//! Queues: waiting certificates by time, and those that may be ordered by their deadline.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::{AuthorityId, CertificateId, UnixSeconds};
 
 use super::Certificate;
 
-/// Where each certificate stands. What waits is not looked at before its time.
+/// The queue of each certificate. Waiting ones are not looked at before their time.
 #[derive(Debug)]
 pub(super) struct Queues {
     waiting: BTreeSet<(UnixSeconds, CertificateId)>,
@@ -14,15 +14,15 @@ pub(super) struct Queues {
     ready: Vec<Ready>,
 }
 
-/// What may be ordered of one authority, by the moment at which it has to be there.
+/// Certificates that may be ordered of one authority, by their deadline.
 #[derive(Debug, Default)]
 struct Ready {
-    /// What the account's limit does not count.
+    /// Orders that the account's limit does not count.
     exempt: BTreeSet<(UnixSeconds, CertificateId)>,
     counted: BTreeSet<(UnixSeconds, CertificateId)>,
 }
 
-/// Where a certificate stands, as far as orders go.
+/// The place of a certificate, as far as orders go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// In no queue, for a moment.
@@ -102,7 +102,7 @@ impl Queues {
         self.asks.first().map(|(at, _)| *at)
     }
 
-    /// What runs out first of what may be ordered of an authority.
+    /// The certificate with the first deadline among those that may be ordered of an authority.
     pub(super) fn first_ready(
         &self,
         AuthorityId(authority): AuthorityId,

@@ -1,4 +1,4 @@
-//! Orders: of which authority, in which turn, and what comes after one.
+//! Orders: the authority, the turn, and the effects of an outcome.
 
 use crate::{
     Action, AuthorityId, CertificateId, DAY_S, Failure, Held, NEW_PATIENCE_S, ORDERS_IN_FLIGHT_MAX,
@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Schedule {
-    /// The order whose certificate runs out first, of those that may be begun now.
+    /// The order of the certificate that expires first, of those that may be begun now.
     pub(super) fn next_order(&mut self, now: UnixSeconds) -> Option<Action> {
         while let Some(id) = self.queues.pop_waiting(now) {
             if let Some(certificate) = self.certificates.get_mut(&id) {
@@ -23,7 +23,7 @@ impl Schedule {
         let certificate = self.certificates.get_mut(&id)?;
         certificate.state = State::Ordering;
         for name in &certificate.names {
-            // Others with it wait for what comes of this one.
+            // Other certificates with this name wait for the outcome of this order.
             if let Some(failing) = self.failing.get_mut(name.as_str()) {
                 failing.until = now.plus(RETRY_S_MIN);
             }
@@ -40,7 +40,7 @@ impl Schedule {
         Some(Action::Order { ticket, id, names, authority, replaces })
     }
 
-    /// When there is something to look at again, as far as orders go.
+    /// The time when there is something to look at again, as far as orders go.
     pub(super) fn order_at(&self, now: UnixSeconds) -> Option<UnixSeconds> {
         let ready = if self.orders_in_flight >= ORDERS_IN_FLIGHT_MAX {
             None
@@ -85,7 +85,7 @@ impl Schedule {
         }
     }
 
-    /// Notes what came of an order.
+    /// Takes the outcome of an order.
     pub(super) fn ordered(&mut self, now: UnixSeconds, order: Ordered, outcome: Outcome) {
         let Ordered { id, authority, counted, held } = order;
         let Some(account) = self.accounts.get_mut(authority.place()) else { return };
@@ -110,12 +110,14 @@ impl Schedule {
         let is_stopped = account.stopped_until(now);
         if let Some(certificate) = self.certificates.get_mut(&id) {
             certificate.state = State::None;
-            // A failure says nothing about what another has put in its place meanwhile.
+            // The failure is not about a certificate that another machine has stored in the
+            // meantime.
             if certificate.held == held || matches!(outcome, Outcome::Issued { .. }) {
                 self.settle(now, id, authority, outcome);
             }
             self.place(now, id);
         }
+        // Each certificate in the queue may now fail over, or come back.
         if is_stopped != was_stopped {
             for id in self.queues.drain(authority) {
                 if let Some(certificate) = self.certificates.get_mut(&id) {
@@ -126,7 +128,7 @@ impl Schedule {
         }
     }
 
-    /// Changes a certificate by what came of its order.
+    /// Changes a certificate by the outcome of its order.
     fn settle(
         &mut self,
         now: UnixSeconds,
@@ -174,7 +176,8 @@ impl Schedule {
                 }
                 self.retry_at(id, now.plus(wait_s));
             }
-            // The last one of these said nothing of what it replaces: that is no answer to it.
+            // After `alreadyReplaced` the next order named nothing to replace, so the answer does
+            // not fit it.
             Failure::AlreadyReplaced | Failure::Away { .. } | Failure::Ours | Failure::TryLater => {
                 let wait_s = retry::wait_s(certificate.failures, &mut self.random);
                 let wait_s = certificate.wait_s(now, wait_s);
@@ -204,14 +207,14 @@ impl Schedule {
         self.plan_ask(now, id, None);
     }
 
-    /// What is known of a name whose validation failed last; none of any other.
+    /// The state of a name that failed its last validation, or `None` for any other.
     #[must_use]
     pub fn failing(&self, name: &str) -> Option<Failing> {
         self.failing.get(name).copied()
     }
 
-    /// Learns what another machine knew of a name when its validation failed, before an order of it
-    /// is begun: that counts on from there.
+    /// Learns another machine's state of a name that failed its validation, before an order of it
+    /// is begun. Counts go on from there.
     pub fn learn_failing(&mut self, name: &str, told: Failing) {
         let known = self.failing.entry(name.into()).or_default();
         known.count = known.count.max(told.count);
@@ -230,7 +233,7 @@ impl Schedule {
         let Some(certificate) = self.certificates.get(&id) else { return };
         let account = self.accounts.get(authority.place());
         let rate = account.and_then(|account| account.authority.limits.failed_validations);
-        // Names that are none of its own say that something failed, and not what.
+        // If none of the names are its own, something failed, but the name is unknown.
         let is_whole = !certificate.names.iter().any(|name| failed.contains(name));
         let is_meant = |name: &&String| is_whole || failed.contains(name);
         for name in certificate.names.iter().filter(is_meant) {
@@ -246,7 +249,7 @@ impl Schedule {
         self.retry_at(id, now.plus(RETRY_S_MIN));
     }
 
-    /// Forgets a certificate that a client asked for, whose name came to nothing.
+    /// Forgets a certificate that a client asked for, after its name was refused.
     fn refuse_demanded(&mut self, now: UnixSeconds, id: CertificateId) {
         let Some(certificate) = self.certificates.remove(&id) else { return };
         for name in &certificate.names {
@@ -277,8 +280,8 @@ impl Schedule {
         failing.map(|failing| failing.until).fold(now, UnixSeconds::max)
     }
 
-    /// The authority to order of: the first that is not away, or that there is time to wait for;
-    /// if all are away and there is no time, the one that may be tried first.
+    /// The authority to order from: the first that is not away, or the first of all if there is
+    /// time to wait for it. If all are away and there is no time, the one that may be tried first.
     fn choose(&self, now: UnixSeconds, certificate: &Certificate) -> AuthorityId {
         let is_urgent = certificate.urgent_at() <= now;
         let mut possible =
@@ -291,7 +294,7 @@ impl Schedule {
         authority
     }
 
-    /// Reserves what an authority's limits count of a certificate, once, and says when it may be
+    /// Reserves a certificate's share of an authority's limits, once, and returns when it may be
     /// ordered.
     fn reserve(
         &mut self,
@@ -301,6 +304,7 @@ impl Schedule {
         counted: bool,
     ) -> UnixSeconds {
         let Some(certificate) = self.certificates.get(&id) else { return now };
+        // The authority does not count such an order, so it needs no share.
         if certificate.replaces_in_window(now, authority) {
             self.give_back(id);
             return now;
@@ -319,7 +323,7 @@ impl Schedule {
         at
     }
 
-    /// Gives back what was reserved for a certificate.
+    /// Gives back a certificate's share.
     pub(super) fn give_back(&mut self, id: CertificateId) {
         let Some(certificate) = self.certificates.get_mut(&id) else { return };
         if let Some(reserved) = certificate.reserved.take()
@@ -329,8 +333,8 @@ impl Schedule {
         }
     }
 
-    /// Takes what runs out first of what may be ordered now; what failed by a name of its own while
-    /// it stood there waits.
+    /// Takes the certificate with the first deadline of those that may be ordered now. One with a
+    /// name that failed validation in the meantime goes on waiting.
     fn pop_ready(&mut self, now: UnixSeconds) -> Option<(Place, CertificateId)> {
         loop {
             let (place, id) = self.first_ready(now)?;
@@ -346,7 +350,7 @@ impl Schedule {
         }
     }
 
-    /// What runs out first of what may be ordered now.
+    /// The certificate with the first deadline of those that may be ordered now.
     fn first_ready(&self, now: UnixSeconds) -> Option<(Place, CertificateId)> {
         if self.orders_in_flight >= ORDERS_IN_FLIGHT_MAX {
             return None;
@@ -378,23 +382,23 @@ pub(super) struct Ordered {
     authority: AuthorityId,
     /// The account's limit counted it.
     counted: bool,
-    /// What the store held when it began.
+    /// The certificate in the store when it began.
     held: Option<Held>,
 }
 
-/// A name whose validation failed last. A fleet keeps it in its store, because an authority counts
-/// failures whichever machine they are of.
+/// A name that failed its last validation. A fleet keeps it in its store, because an authority
+/// counts the failures of all machines together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failing {
-    /// How often in a row.
+    /// Failures in a row.
     pub count: u32,
-    /// When it is tried again.
+    /// The time when it is retried.
     pub until: UnixSeconds,
-    /// What is spent of the authority's limit of failed validations.
+    /// The used part of the authority's limit of failed validations.
     pub spent: Spent,
 }
 
-/// What was taken of an authority's limits for a certificate that is not ordered yet.
+/// The share of an authority's limits for a certificate that is not ordered yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reserved {
     authority: AuthorityId,
@@ -404,7 +408,7 @@ pub(super) struct Reserved {
 }
 
 impl Certificate {
-    /// When a third is left of its margin; always, if there is none yet.
+    /// The time when a third is left of its margin. Always, if there is none yet.
     fn urgent_at(&self) -> UnixSeconds {
         match self.held {
             Some(_) => Held::urgent_at(self.renew_at, self.deadline()),
@@ -412,7 +416,7 @@ impl Certificate {
         }
     }
 
-    /// When it has to be there.
+    /// The latest time for a replacement.
     fn deadline(&self) -> UnixSeconds {
         match self.held {
             Some(_) if self.is_forced => self.renew_at,
@@ -430,7 +434,7 @@ impl Certificate {
         self.refused_by & authority.bit() != 0
     }
 
-    /// An authority's order may say that it replaces the one held.
+    /// Whether an authority's order may name the held certificate as the one that it replaces.
     fn may_replace(&self, authority: AuthorityId) -> bool {
         !self.is_replaced && self.held.is_some_and(|held| held.authority == Some(authority))
     }
@@ -450,7 +454,7 @@ impl Certificate {
 }
 
 impl Failure {
-    /// A failure about the name, which would be the same for whoever asked.
+    /// Whether a failure is about the name: every account would get the same answer.
     fn is_of_the_name(&self) -> bool {
         matches!(self, Self::Refused | Self::Validation { .. })
     }

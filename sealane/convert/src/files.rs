@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sealane_certificate_files::{TextError, open_regular, read_text};
 
-/// What may still be read.
+/// The budget of files and steps that are left.
 pub(super) struct Files {
     bytes_left: usize,
     files_left: usize,
@@ -41,7 +41,7 @@ impl Files {
         self.steps_left.get() == 0
     }
 
-    /// How often a file has this text near its beginning; none if it is not there.
+    /// The count of this text near a file's beginning, or `None` if the file is missing.
     pub(super) fn count_of(&self, path: &Path, text: &str) -> Option<usize> {
         if self.files_left == 0 || !path.is_file() {
             return None;
@@ -71,7 +71,7 @@ impl Files {
         Ok(text)
     }
 
-    /// What is in a folder, in the order of names, without what is hidden.
+    /// The entries of a folder, by name, without hidden ones.
     pub(super) fn of_folder(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
         if self.files_left == 0 {
             return Err(format!("more than {FILES_MAX} files are included"));
@@ -106,10 +106,10 @@ pub(super) fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// Whether a name is one of those that a pattern with `*` and `?` stands for.
+/// Whether a name matches a pattern with `*` and `?`.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut in_name) = (0, 0);
-    // Where the last star stands, and what it has taken so far.
+    // The position of the last star, and the end of its match so far.
     let mut star = None;
     while in_name < name.len() {
         match pattern.get(at) {

@@ -28,7 +28,7 @@ use syntax::{Section, Statement};
 /// Reads the text of a file, and of the lists of certificates that it names.
 ///
 /// # Errors
-/// What HAProxy would not read either.
+/// HAProxy would not read it either.
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
     let sections = syntax::sections(text, file)?;
     let mut plan = Plan::default();
@@ -156,21 +156,21 @@ fn targets<'s>(sections: &'s [Section], files: &Files) -> HashSet<&'s str> {
     targets
 }
 
-/// Where a proxy is disabled, if it is.
+/// The statement that disables a proxy, if there is one.
 fn disabled<'s>(statements: &[&'s Statement]) -> Option<&'s Statement> {
     let is_about = |each: &&&'s Statement| ["disabled", "enabled"].contains(&each.name());
     let last = statements.iter().rev().find(is_about)?;
     (last.name() == "disabled").then_some(*last)
 }
 
-/// Where it is said that requests are read, if it is the last word about it.
+/// The statement by which HTTP requests are read, if the last mode is that.
 fn http_mode<'s>(statements: &[&'s Statement]) -> Option<&'s Statement> {
     let mode = statements.iter().rev().find(|statement| statement.name() == "mode")?;
     (mode.word(1) == "http").then_some(*mode)
 }
 
-/// What a proxy says, after what its defaults and theirs say; lines about HTTP alone count nothing
-/// there.
+/// The statements of a proxy, behind those of its defaults and of their defaults. Lines about HTTP
+/// alone are ignored in defaults.
 fn with_defaults<'s>(
     section: &'s Section,
     sections: &'s [Section],
@@ -178,6 +178,7 @@ fn with_defaults<'s>(
 ) -> Vec<&'s Statement> {
     let above = |section: &&'s Section| section.defaults.map(|index| &sections[index]);
     let levels = std::iter::successors(Some(section), above);
+    // Defaults may name other defaults without end, so each level costs a step.
     let mut levels: Vec<_> = levels.take_while(|_| files.spend(1)).collect();
     levels.reverse();
     let mut statements: Vec<&Statement> = Vec::new();
@@ -192,7 +193,7 @@ fn with_defaults<'s>(
     statements
 }
 
-/// What a statement replaces in the defaults; none for one that adds to them.
+/// The key of the default that a statement replaces, or `None` for one that adds to the defaults.
 fn replaced(statement: &Statement) -> Option<[&str; 2]> {
     match statement.name() {
         "acl" | "default-server" | "tcp-request" => None,
@@ -204,7 +205,7 @@ fn replaced(statement: &Statement) -> Option<[&str; 2]> {
     }
 }
 
-/// Whether a statement stands in a section of its own, and not in its defaults.
+/// Whether a statement is in the section itself, and not in its defaults.
 fn is_own(statement: &Statement, section: &Section) -> bool {
     section.statements.as_ptr_range().contains(&std::ptr::from_ref(statement))
 }
@@ -238,12 +239,12 @@ fn take_keepalive(statement: &Statement, side: &str, keepalive: &mut Option<Keep
     }
 }
 
-/// Says that a time cannot be read.
+/// Adds a remark that a time cannot be read.
 fn no_time(line: &Line, key: &'static str, text: &str, remarks: &mut Remarks) {
     remarks.left_out(line, key, format!("{text:?} is no time"));
 }
 
-/// What proxies take from their defaults.
+/// Statements that proxies take from their defaults.
 const IN_DEFAULTS: &[&str] = &[
     "acl",
     "balance",

@@ -20,7 +20,7 @@ use syntax::{Setting, Value};
 /// Reads the text of a file.
 ///
 /// # Errors
-/// What hitch would not read either.
+/// hitch would not read it either.
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
     let settings = syntax::settings(text, file)?;
     let mut plan = Plan::default();
@@ -51,10 +51,10 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     Ok(plan)
 }
 
-/// What a frontend has, its own or for all of them.
+/// The settings of a frontend, its own or those for all of them.
 #[derive(Clone, Default)]
 struct Frontend {
-    /// Where it says that who asks for an unknown name is refused.
+    /// The line by which clients that ask for an unknown name are rejected.
     aborts: Option<Line>,
     /// In the order of the file, of which the last is the first of Sealane's.
     certificates: Vec<Certificate>,
@@ -314,17 +314,17 @@ fn backend(text: &str) -> String {
     endpoint(if host.is_empty() { "localhost" } else { host }, port)
 }
 
-/// Why a known setting has no key.
+/// The reason why a known setting has no key.
 fn reason(key: &str) -> Option<&'static str> {
     OTHERS.iter().find(|(name, _)| *name == key).map(|(_, why)| *why)
 }
 
-/// What hitch tells in a header of version 2.
+/// The fields that hitch sends in a header of version 2.
 const TOLD: [&str; 3] = ["alpn", "authority", "ssl"];
 
 const NO_NAME: &str = "a client that asks for no name is refused as well; hitch serves it";
 
-/// Switches that say nothing when they are off.
+/// Switches that change nothing when they are off.
 const SWITCHES: [&str; 12] = [
     "daemon",
     "match-global-certs",

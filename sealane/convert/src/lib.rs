@@ -1,5 +1,5 @@
-//! Configurations of other terminators as ones of Sealane: [`convert`] reads a file of a
-//! [`Dialect`], [`Converted`] is what came of it.
+//! Conversion of other terminators' configurations to Sealane's: [`convert`] reads a file of a
+//! [`Dialect`] and returns a [`Converted`].
 #![forbid(unsafe_code)]
 
 mod files;
@@ -40,14 +40,15 @@ pub struct Converted {
     pub left_out: usize,
     /// Lines and defaults with a comment, of which clients and backends see nothing.
     pub noted: usize,
-    /// The text, with comments about what was not carried over, each beside what it concerns.
+    /// The text, with comments about lines that were not carried over, each next to the keys that
+    /// it concerns.
     pub toml: String,
 }
 
 /// Converts a file, and those that it includes.
 ///
 /// # Errors
-/// What cannot be read, or is no configuration of that program.
+/// A file cannot be read, or is no configuration of that program.
 pub fn convert(dialect: Dialect, file: &Path) -> Result<Converted, Mistakes> {
     let mut files = Files::of_the_system();
     let unreadable = |what| {
@@ -59,10 +60,10 @@ pub fn convert(dialect: Dialect, file: &Path) -> Result<Converted, Mistakes> {
     converted(dialect, file, &text, &mut files)
 }
 
-/// Converts the text of a file; what it includes is not looked for.
+/// Converts the text of a file. Included files are not read.
 ///
 /// # Errors
-/// What is no configuration of that program.
+/// The text is no configuration of that program.
 pub fn convert_text(dialect: Dialect, file: &Path, text: &str) -> Result<Converted, Mistakes> {
     converted(dialect, file, text, &mut Files::none())
 }

@@ -20,7 +20,7 @@ use syntax::Directive;
 /// Reads the text of a file, and of those that it includes.
 ///
 /// # Errors
-/// What nginx would not read either.
+/// nginx would not read it either.
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
     let mut plan = Plan::default();
     let directives = syntax::directives(text, file, files, &mut plan.remarks)?;
@@ -42,7 +42,7 @@ pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, M
     Ok(plan)
 }
 
-/// What stands beside the servers of a stream, by name.
+/// The blocks next to the servers of a stream, by name.
 struct Shared<'d> {
     files: &'d Files,
     /// Zones of `limit_conn`: whether they count by the client's address.
@@ -82,19 +82,19 @@ fn stream<'d>(directives: &'d [Directive], files: &'d Files, plan: &mut Plan) {
         if !files.spend_on_copies(inherited.len() + server.block.len() + entries + 1) {
             break;
         }
-        // What a server says itself takes the place of what stands above it.
+        // A server's own directive replaces the one above it.
         let said: HashSet<_> = server.block.iter().map(|own| subject(own.name())).collect();
         let above = inherited.iter().copied().filter(|above| !said.contains(subject(above.name())));
         Server::default().put_into(plan, above.chain(&server.block), &shared, &server.line);
     }
 }
 
-/// The name of a directive, or of that whose list it is in as well.
+/// The subject of a directive: its name, or `allow` for `deny`, because both are in one list.
 fn subject(name: &str) -> &str {
     if name == "deny" { "allow" } else { name }
 }
 
-/// Says of maps and groups of backends to which nothing leads that they are left out.
+/// Adds a remark for each map or group of backends that is not used: it is left out.
 fn tell_unused(directives: &[Directive], shared: &Shared<'_>, remarks: &mut Remarks) {
     let mut targets = HashSet::new();
     for directive in directives {
@@ -113,7 +113,7 @@ fn tell_unused(directives: &[Directive], shared: &Shared<'_>, remarks: &mut Rema
     }
 }
 
-/// What nginx's own words for a backend are as Sealane spells it.
+/// Writes nginx's form of a backend in Sealane's form.
 fn backend(text: &str) -> String {
     text.strip_prefix("unix:")
         .map_or_else(|| text.to_owned(), |path| format!("unix:{}", path.trim_end_matches(':')))
@@ -135,7 +135,7 @@ fn time_ms(text: &str) -> Option<u64> {
     count.parse::<u64>().ok()?.checked_mul(unit_ms)
 }
 
-/// What is said of a line whose value cannot be used.
+/// Adds a remark about a line with a value that cannot be used.
 fn broken(line: &Line, key: &'static str, what: &str, remarks: &mut Remarks) {
     remarks.left_out(line, key, format!("{what:?} cannot be read"));
 }

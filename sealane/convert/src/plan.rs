@@ -1,4 +1,5 @@
-//! What all dialects are read into, and what is written from: [`Plan`], with its [`Listener`]s.
+//! The common form that all dialects are read into, and from which the result is written: [`Plan`],
+//! with its [`Listener`]s.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
@@ -22,7 +23,7 @@ pub(super) struct Plan {
     pub(super) remarks: Remarks,
 }
 
-/// Addresses with what clients get there.
+/// Addresses with the service for their clients.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listener {
     pub(super) name: Option<String>,
@@ -51,7 +52,7 @@ pub(super) struct Listener {
     pub(super) remarks: Remarks,
 }
 
-/// What clients speak.
+/// The protocol of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Spoken {
     /// Plain bytes, which backends get in TLS.
@@ -75,7 +76,7 @@ pub(super) enum Certificate {
     },
 }
 
-/// What is asked of clients.
+/// The requirements for clients' certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clients {
     /// Whether clients of names with a looser demand may reach the same backend.
@@ -86,7 +87,7 @@ pub(super) struct Clients {
     pub(super) names: Vec<String>,
 }
 
-/// Where plaintext goes.
+/// The destination of plaintext.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Destination {
     pub(super) backends: Vec<Backend>,
@@ -123,7 +124,7 @@ pub(super) struct Check {
     pub(super) timeout: Duration,
 }
 
-/// What backends are told.
+/// The PROXY header for backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProxyHeader {
     Pass,
@@ -132,7 +133,7 @@ pub(super) enum ProxyHeader {
     V2(Vec<&'static str>),
 }
 
-/// How TLS is spoken to backends.
+/// The TLS settings for backends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BackendTls {
     pub(super) accepts_anybody: bool,
@@ -143,7 +144,7 @@ pub(super) struct BackendTls {
     pub(super) versions: Option<[bool; 2]>,
 }
 
-/// What clients get who ask for certain names.
+/// The service for clients that ask for certain names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) names: Vec<String>,
@@ -152,7 +153,7 @@ pub(super) struct Route {
     pub(super) destination: Destination,
 }
 
-/// How the kernel asks who is silent for a sign of life.
+/// The probes by which the kernel checks a silent peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeepAlive {
     pub(super) idle_s: u64,
@@ -168,7 +169,7 @@ impl KeepAlive {
 }
 
 impl Plan {
-    /// Makes what was said in several places agree, and says so where that costs something.
+    /// Reconciles settings from several places, and adds a remark if that changes something.
     pub(super) fn settle(&mut self) {
         for listener in &mut self.listeners {
             if listener.spoken == Spoken::Tls || listener.spoken == Spoken::Postgres {
@@ -187,7 +188,7 @@ impl Plan {
         }
     }
 
-    /// Takes the time of all listeners for one attempt to connect; the file may say it of each.
+    /// Takes the time of all listeners for one attempt to connect. The file may set it for each.
     pub(super) fn set_connect_timeout(&mut self, written: Duration, line: &Line) {
         let key = "limits.connect_timeout";
         let timeout = within(written, CONNECT_TIMEOUT, line, key, &mut self.remarks);
@@ -223,7 +224,7 @@ impl Listener {
         }
     }
 
-    /// Takes a timeout within what Sealane allows.
+    /// Takes a timeout, within Sealane's bounds.
     pub(super) fn set_timeout(&mut self, key: &'static str, written: Duration, line: &Line) {
         let range = if key == "handshake_timeout" { HANDSHAKE_TIMEOUT } else { SILENCE };
         let timeout = within(written, range, line, key, &mut self.remarks);
@@ -284,8 +285,7 @@ pub(super) fn host_and_port(text: &str) -> (&str, &str) {
     (bare.unwrap_or(host), port)
 }
 
-/// Whether a host is every address of IPv6, which takes clients of IPv4 as well unless its program
-/// is told otherwise.
+/// Whether a host is every address of IPv6, which accepts IPv4 as well by default.
 pub(super) fn is_every_address_of_six(host: &str) -> bool {
     host.parse().is_ok_and(|address: Ipv6Addr| address.is_unspecified())
 }
@@ -300,7 +300,7 @@ pub(super) fn is_on(text: &str) -> bool {
     ["1", "on", "true", "yes"].contains(&text.to_ascii_lowercase().as_str())
 }
 
-/// A number that must be one of `range`; none says that the line was left out.
+/// Reads a number that must be in `range`. `None` if not: then the line is left out, with a remark.
 pub(super) fn number(
     text: &str,
     range: RangeInclusive<usize>,

@@ -1,4 +1,4 @@
-//! What is told in comments about lines of the file that is converted: [`Remark`], of a [`Line`].
+//! Comments about lines of the file that is converted: [`Remark`], of a [`Line`].
 
 use std::fmt::Display;
 use std::path::Path;
@@ -26,14 +26,14 @@ impl Line {
 /// A comment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Remark {
-    /// The key that it stands above, with the tables below the listener: `clients.roots`. If that
-    /// is not written, it stands at the head of its listener.
+    /// The key that it is written above, with the tables below the listener: `clients.roots`. If
+    /// that is not written, it is at the head of its listener.
     pub(super) key: &'static str,
-    /// None where it is about what the file does not say.
+    /// `None` for a default of the file's program.
     pub(super) line: Option<Line>,
     /// Whether something was not carried over.
     pub(super) is_loss: bool,
-    /// Why, and what to do instead.
+    /// The reason, and the remedy.
     pub(super) text: String,
 }
 
@@ -70,37 +70,37 @@ impl Remarks {
         self.0.iter().any(|remark| remark.text.starts_with(ADMITS_MORE))
     }
 
-    /// Says something about a line that was carried over.
+    /// Adds a remark about a line that was carried over.
     pub(super) fn note(&mut self, line: &Line, key: &'static str, text: impl Into<String>) {
         let line = Some(line.clone());
         self.0.push(Remark { key, line, is_loss: false, text: text.into() });
     }
 
-    /// Says something about what the file leaves to its program's defaults.
+    /// Adds a remark about a default of the file's program.
     pub(super) fn about_default(&mut self, key: &'static str, text: impl Into<String>) {
         self.0.push(Remark { key, line: None, is_loss: false, text: text.into() });
     }
 }
 
-/// How a remark about access begins.
+/// The beginning of a remark about access.
 const ADMITS_MORE: &str = "admits more clients than the original";
 /// Characters of a line that remarks have; fewer are shown.
 const LINE_CHARS_MAX: usize = 400;
 
-/// What is said of a word that no table of a dialect has.
+/// The remark about a word that is in no table of a dialect.
 pub(super) fn unknown(program: &str) -> String {
     format!("not known to this converter; if {program} has it, docs/moving.md may say more")
 }
 
-/// What is said where anybody may say by a PROXY header where clients come from.
+/// The remark for a listener at which any client may set its address by a PROXY header.
 pub(super) fn believes_everybody(program: &str) -> String {
     format!("everybody is believed, as {program} does; better name the networks of your balancers")
 }
 
-/// What is said where certificates of clients are asked for and not required.
+/// The remark for certificates of clients that are asked for and not required.
 pub(super) const ASKED: &str = "a client whose certificate is bad is let in here, and the PROXY \
                                 header tells that; say \"required\" where nobody comes without one";
-/// What is said of wildcards that stand for names of any depth.
+/// The remark about wildcards that match names of any depth.
 pub(super) const ONE_LABEL: &str = "a wildcard stands for one label: name others";
 
 /// Reports why words were left out, once for all words with the same reason.

@@ -23,7 +23,7 @@ use syntax::{Section, SetOption};
 /// Reads the text of a file, and of the folders that it includes.
 ///
 /// # Errors
-/// What stunnel would not read either.
+/// stunnel would not read it either.
 pub(super) fn read(text: &str, file: &Path, files: &mut Files) -> Result<Plan, Mistakes> {
     let mut plan = Plan::default();
     let mut sections = syntax::sections(text, file, files, &mut plan.remarks)?;
@@ -77,14 +77,14 @@ struct Service {
     listener: Listener,
     /// Whether CAfile has a single certificate.
     pins_one: bool,
-    /// Where it says that clients must show a certificate.
+    /// The line by which clients must show a certificate.
     requires: Option<Line>,
     /// Services that share another's address: that one's name, and the server name.
     sni: Vec<(String, Line)>,
     versions: Option<(tls::Spoken, Line)>,
 }
 
-/// What is asked of the other side's certificate.
+/// The requirement for the other side's certificate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Demand {
     /// That authorities vouch for it, if it is shown: level 1.
@@ -164,7 +164,7 @@ impl Service {
         }
     }
 
-    /// Takes what is asked of certificates; what is said of `requireCert` behind it holds.
+    /// Takes a requirement for certificates. A later `requireCert` overrides it.
     fn demand(&mut self, demand: Option<Demand>, is_required: bool, line: &Line) {
         self.demand = demand.map(|demand| (demand, line.clone()));
         self.requires = is_required.then(|| line.clone());
@@ -198,7 +198,7 @@ impl Service {
         }
     }
 
-    /// TLS 1.2 and 1.3 unless something else was said: what a system's OpenSSL allows today.
+    /// TLS 1.2 and 1.3 by default: the versions that a system's OpenSSL allows today.
     fn spoken_versions(&self) -> (tls::Spoken, Option<Line>) {
         match &self.versions {
             Some((spoken, line)) => (*spoken, Some(line.clone())),
@@ -252,7 +252,7 @@ impl Service {
         }
     }
 
-    /// Makes a listener of a service with an address of its own.
+    /// Makes a listener of a service that has an address.
     fn put_into(mut self, plan: &mut Plan, section: &Section) {
         if let Some(line) = &self.has_no_backend {
             plan.remarks.left_out(line, "", NO_PROGRAMS);
@@ -297,7 +297,7 @@ impl Service {
         })
     }
 
-    /// What is asked of clients, which may have none to show.
+    /// The requirements for clients' certificates. Clients may have none to show.
     fn clients(&self, remarks: &mut Remarks) -> Option<Clients> {
         match (&self.demand, &self.requires) {
             (None, None) => return None,
@@ -369,8 +369,8 @@ impl Service {
         destination.tls = Some(settings);
     }
 
-    /// Makes a route of a service for names at another's address; `services` are all of them, with
-    /// what stands before the first.
+    /// Makes a route of a service for names at another's address. `services` are all of them, with
+    /// the options before the first.
     fn add_to_primary(mut self, plan: &mut Plan, section: &Section, services: &Services<'_>) {
         if let Some(line) = &self.has_no_backend {
             plan.remarks.left_out(line, "", NO_PROGRAMS);
@@ -418,8 +418,8 @@ struct Services<'s> {
 }
 
 impl Services<'_> {
-    /// Says of options that hold for an address, and differ from those of the service that has it,
-    /// that they are left out.
+    /// Adds a remark about options that hold for an address, and differ from those of the service
+    /// that has it: they are left out.
     fn tell_unlike(&self, section: &Section, primary: &str, line: &Line, remarks: &mut Remarks) {
         let Some(primary) = self.by_name.get(primary) else { return };
         for key in OF_ADDRESSES {
@@ -485,12 +485,12 @@ fn tell_pinned(line: &Line, key: &'static str, is_one: bool, remarks: &mut Remar
     }
 }
 
-/// What stunnel has for TIMEOUTidle.
+/// stunnel's default of TIMEOUTidle.
 const IDLE_DEFAULT: Duration = Duration::from_hours(12);
 const SECONDS_MAX: usize = 100_000_000;
 const NO_PROGRAMS: &str =
     "Sealane starts no programs: let systemd listen for it, and name its socket";
-/// What holds for all names at an address here.
+/// Options that hold for all names at an address here.
 const OF_ADDRESSES: [&str; 10] = [
     "ciphers",
     "ciphersuites",

@@ -1,5 +1,5 @@
-//! What no file of the table in `tests/convert` has: what is broken, what is too much, and what no
-//! dialect may do, whatever the text.
+//! Cases that are in no file of the table in `tests/convert`: broken texts, too long ones, and
+//! properties of all dialects for any text.
 
 mod access;
 mod haproxy;
@@ -28,7 +28,7 @@ fn lost(toml: &str) -> Vec<usize> {
     numbers.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
 }
 
-/// The lines of what is written that are no comments, without those of `also`.
+/// The lines of a result that are no comments, without those of `also`.
 fn keys(toml: &str, also: &[&str]) -> String {
     let is_key = |line: &&str| {
         !line.starts_with(['#', '[']) && !also.iter().any(|prefix| line.starts_with(prefix))
@@ -75,7 +75,7 @@ fn values_that_sealane_does_not_take_are_comments() {
     assert!(toml.contains("handshake_timeout = \"5m\"") && !toml.contains("example.com\""));
 }
 
-/// What `sealane check` would say of the result is said here.
+/// The errors that `sealane check` would report about the result are in the remarks.
 #[test]
 fn a_result_that_is_not_in_order_says_so() {
     let twice =
@@ -126,7 +126,7 @@ fn pipes_are_refused() {
     }
 }
 
-/// A frontend of hitch takes back what is said for all of them.
+/// A frontend of hitch overrides the setting for all of them.
 #[test]
 fn a_frontend_may_serve_unknown_names() {
     let text = "sni-nomatch-abort = on\nbackend = \"[b]:1\"\npem-file = \"a\"\n\
@@ -281,7 +281,7 @@ fn large_hostile_files_end() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Words of the dialects in any order: read or refused, and what is written is TOML.
+    /// Words of the dialects in any order: read or rejected, and the result is TOML.
     #[test]
     fn whatever_is_read_is_written_as_toml(
         words in proptest::collection::vec(proptest::sample::select(WORDS), 0..40),

@@ -4,7 +4,7 @@ use sealane_engine::policy::{Group, Suite};
 
 use super::remark::{Line, Remarks};
 
-/// What is spoken; none leaves it to Sealane.
+/// The TLS settings. `None` leaves one to Sealane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tls {
     /// Whether the client's order of suites decides where the server has named some.
@@ -14,7 +14,7 @@ pub(super) struct Tls {
     suites13: Option<Vec<Suite>>,
     /// TLS 1.2 and 1.3.
     pub(super) versions: Option<[bool; 2]>,
-    /// What is written, after [`Tls::settle`].
+    /// The suites to write, after [`Tls::settle`].
     pub(super) suites: Option<Vec<Suite>>,
 }
 
@@ -131,7 +131,7 @@ impl Tls {
     }
 }
 
-/// Which of TLS 1.2 and 1.3 are among the versions that a line names; what is older is left out.
+/// Those of TLS 1.2 and 1.3 among the versions in a line. Older ones are left out.
 pub(super) fn versions(
     spoken: Spoken,
     key: &'static str,
@@ -146,7 +146,7 @@ pub(super) fn versions(
     Some([spoken[3], spoken[4]])
 }
 
-/// Suites of TLS 1.2 that a list stands for, and what in it stands for others.
+/// The suites of TLS 1.2 that a list means, and its words for other suites.
 struct CipherList {
     foreign: Vec<String>,
     /// Whether a rule that adds suites has a word that is known, or a suite's name.
@@ -172,16 +172,19 @@ fn cipher_list(list: &str) -> CipherList {
             bare.split('+').all(|keyword| has_keyword(*suite, keyword).unwrap_or(false))
         };
         match rule.as_bytes()[0] {
+            // Removed for good: no later rule adds it again.
             b'!' => {
                 inactive.retain(|suite| !selects(suite));
                 active.retain(|suite| !selects(suite));
             }
+            // Removed, but a later rule may add it again. OpenSSL then puts it before the others.
             b'-' => {
                 let (mut removed, kept): (Vec<_>, _) = active.into_iter().partition(selects);
                 active = kept;
                 removed.append(&mut inactive);
                 inactive = removed;
             }
+            // Moved to the end. Nothing is added.
             b'+' => {
                 let (mut moved, kept): (Vec<_>, _) = active.into_iter().partition(selects);
                 active = kept;
@@ -209,13 +212,13 @@ fn rules(list: &str) -> impl Iterator<Item = &str> {
     each.filter(|rule| !rule.is_empty())
 }
 
-/// Whether a word means something to OpenSSL, as far as that can be told: a keyword that is known
-/// here, or a suite, in whose name there is a hyphen or `TLS_`.
+/// Whether OpenSSL knows a word, as far as is known here. That is a keyword of the table, or a name
+/// with a hyphen or `TLS_` in it, as suites have.
 fn is_word(word: &str) -> bool {
     has_keyword(OPENSSL_ORDER[0], word).is_some() || word.contains('-') || word.starts_with("TLS_")
 }
 
-/// Whether a rule stands for no suite that Sealane lacks: a suite of ours, or ephemeral keys with
+/// Whether a rule means no suite that Sealane lacks: a suite of ours, or ephemeral keys with
 /// authenticated encryption.
 fn is_ours_alone(rule: &str) -> bool {
     let has = |names: &[&str]| rule.split('+').any(|keyword| names.contains(&keyword));
@@ -224,7 +227,7 @@ fn is_ours_alone(rule: &str) -> bool {
             && has(&["AESGCM", "CHACHA20"])
 }
 
-/// Whether a keyword stands for a suite among others; none for one that is not known.
+/// Whether a keyword means a suite, perhaps among others. `None` for an unknown keyword.
 fn has_keyword(suite: Suite, keyword: &str) -> Option<bool> {
     let name = suite.openssl_name();
     Some(match keyword {
@@ -270,7 +273,7 @@ fn group(name: &str) -> Option<Group> {
     }
 }
 
-/// What the names of a list stand for, each once, and the names that stand for nothing.
+/// The values of the names in a list, each once, and the names without a value.
 fn named<T: PartialEq>(list: &str, known: impl Fn(&str) -> Option<T>) -> (Vec<T>, Vec<String>) {
     let (mut found, mut foreign) = (Vec::new(), Vec::new());
     for name in list.split([':', ',', ' ']).filter(|name| !name.is_empty()) {
@@ -292,8 +295,7 @@ fn shortened(names: &[String]) -> String {
     text
 }
 
-/// Suites of TLS 1.2 that Sealane has, in the order in which OpenSSL has them where nobody says
-/// anything.
+/// Suites of TLS 1.2 that Sealane has, in OpenSSL's default order.
 const OPENSSL_ORDER: [Suite; 6] = [
     Suite::EcdheEcdsaAes256GcmSha384,
     Suite::EcdheRsaAes256GcmSha384,

@@ -16,7 +16,7 @@ use super::plan::{
 };
 use super::remark::{Remark, Remarks};
 
-/// Writes all but what stands at the top.
+/// Writes all but the lines at the top.
 pub(super) fn write(plan: &Plan) -> Written {
     let mut sections = vec![top_of(plan)];
     sections.extend(plan.listeners.iter().map(listener));
@@ -39,7 +39,7 @@ pub(super) fn write(plan: &Plan) -> Written {
     Written { body: sections.join("\n"), has_more_clients, left_out: lost.len(), noted }
 }
 
-/// What is written, and how many lines were left out of it.
+/// The written text, and the count of lines that were left out of it.
 pub(super) struct Written {
     pub(super) body: String,
     /// Whether it admits clients that the original keeps out.
@@ -49,8 +49,8 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// With its top; `problems` are what is wrong with it as a configuration of Sealane: that was
-    /// not carried over either.
+    /// The text with its top. `problems` are its errors as a configuration of Sealane: those lines
+    /// were not carried over either.
     pub(super) fn finished(self, file: &Path, problems: &[Mistake]) -> Converted {
         let left_out = self.left_out + problems.len();
         let all = match left_out {
@@ -72,7 +72,7 @@ impl Written {
     }
 }
 
-/// Keys of one table, or the head of one, with what they are called in remarks.
+/// Keys of one table, or the head of one, with their name in remarks.
 struct Section<'p> {
     entries: Vec<(String, String)>,
     remarks: &'p Remarks,
@@ -432,7 +432,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// A comment on as many lines as it takes; what it begins with begins each.
+/// A comment on as many lines as it needs. Each has the indent of `text`.
 fn comment(text: &str) -> String {
     let bare = text.trim_start_matches(' ');
     let indent = &text[..text.len() - bare.len()];
@@ -452,7 +452,7 @@ fn comment(text: &str) -> String {
     lines
 }
 
-/// What a comment about something that was left out begins with.
+/// The beginning of a comment about a line that was left out.
 const LEFT_OUT: &str = "NOT CARRIED OVER";
 /// A comment without its mark.
 const COLUMNS_MAX: usize = 94;

@@ -13,7 +13,7 @@ use crate::{Answer, BATCH_MAX, LIMIT_MAX, NAMES_MAX, ReadBack, Refused, Request}
 
 const NOW_S: i64 = 1_800_000_000;
 
-/// A store, and what checks keys.
+/// A store, and a provider that checks keys.
 struct Rig {
     folder: TempDir,
     provider: CryptoProvider,
@@ -30,8 +30,8 @@ impl Rig {
         Self { folder, provider, store }
     }
 
-    /// What comes of a text that is sent in parts of so many bytes; a sender that leaves early says
-    /// no end.
+    /// The result of a text that is sent in parts of `at_once` bytes. A sender that leaves early
+    /// sends no end.
     fn send(&self, text: &str, at_once: usize, is_whole: bool, may: May<'_>) -> Stored {
         let mut upload = Upload::new(&self.store, "test", &self.provider, may);
         let end = pump(&mut upload, text, at_once).and_then(|()| match is_whole {
@@ -74,7 +74,7 @@ fn request(method: &str, query: &[(&str, &str)]) -> Result<Request, Refused> {
     Request::parse(method, &query.iter().map(owned).collect::<Vec<_>>())
 }
 
-/// Chains with one key, each for a name of its own.
+/// Chains with one key, each for another name.
 fn pems(names: impl Iterator<Item = String>) -> Vec<String> {
     let key = KeyPair::generate().unwrap();
     let one = |name: String| {
@@ -88,7 +88,7 @@ fn pems(names: impl Iterator<Item = String>) -> Vec<String> {
 fn a_stream_is_stored_in_whole_batches_and_what_was_cut_is_as_if_it_never_came() {
     let rig = Rig::new();
     let all = pems((0..=BATCH_MAX).map(|n| format!("n{n}.test")));
-    // All that a batch needs, and half of what comes behind it.
+    // All certificates that a batch needs, and half of the next one.
     let cut = rig.send(&(all.concat() + "half"), 100_000, false, &|_| true);
     assert_eq!((cut.added, cut.errors), (BATCH_MAX as u64, vec!["left".to_owned()]));
     let again = rig.put(&all.concat());

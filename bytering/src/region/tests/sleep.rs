@@ -1,4 +1,4 @@
-//! Ends that sleep, in two threads and beside a peer that scribbles over the header.
+//! Ends that sleep, in two threads and with a peer that scribbles over the header.
 
 use std::{
     thread::{self, Thread},
@@ -65,7 +65,7 @@ fn room_and_unread_are_what_write_and_read_take() {
 }
 
 /// Whole messages, some of which fill the ring, so that each end sleeps until the other one has
-/// done its part; an end that is slept over hangs, and says so.
+/// done its part. An end that is not woken hangs, and the test reports it.
 #[test]
 fn sleepers_pass_messages_on() {
     let cases = [(16, 1, 16), (16, 1, 8), (32, 1, 1), (1024, 1, 1), (16, 4, 1)];
@@ -88,7 +88,7 @@ fn sleepers_pass_messages_on() {
                 wake(&reader_here, producer.wakes());
             }
             drop(producer);
-            // Whoever ends wakes the other one in any case.
+            // An end that goes wakes the other one in any case.
             reader_here.unpark();
             sent
         });
@@ -110,8 +110,8 @@ fn sleepers_pass_messages_on() {
     }
 }
 
-/// Whatever stands in the header, at whatever time: every call returns, with numbers within limits,
-/// and nothing outside the region is touched.
+/// The header changes to any value at any time. Every call returns, with numbers within limits, and
+/// nothing outside the region is touched.
 #[test]
 fn a_header_that_changes_at_any_time_stops_nobody() {
     for seed in 0..SEEDS / 4 + 1 {

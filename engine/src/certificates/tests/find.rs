@@ -1,4 +1,4 @@
-//! Which certificates a server name finds, and what is said about a set of them.
+//! Certificates found by server name, and errors and warnings about a set of them.
 
 use std::collections::BTreeSet;
 

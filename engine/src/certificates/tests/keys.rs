@@ -7,7 +7,7 @@ use rcgen::{
 use super::*;
 use crate::pem::{Damage, Foreign};
 
-/// What the index says about a chain and a key from two files.
+/// The index of a chain and a key from two files, with its errors.
 fn pair(chain: &str, key: &str) -> Indexed {
     let provider = provider();
     let mut builder = IndexBuilder::new(&provider, NOW_S);

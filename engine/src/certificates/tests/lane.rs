@@ -1,4 +1,4 @@
-//! What a lane keeps, and which certificate a real client hello gets.
+//! The keys that a lane keeps, and the certificate that a real client hello gets.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -100,8 +100,8 @@ fn a_bad_key_is_decoded_once() {
     assert_eq!((keys.counters(), keys.len()), (expected, 1));
 }
 
-/// An ECDSA certificate whose key's public half fits while its private half is zero, and one with
-/// Ed25519 that is in order.
+/// An ECDSA certificate with a key of which the public half fits and the private half is zero, and
+/// a sound one with Ed25519.
 fn index_with_bad_key() -> CertificateIndex {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(["bad.test".to_owned()]).unwrap();
@@ -248,7 +248,7 @@ impl TestLane {
         Self { clock, index, keys, resolver }
     }
 
-    /// The label of what a client gets that asks for `name` and takes `schemes`.
+    /// The label of the certificate for a client that asks for `name` and accepts `schemes`.
     fn resolve(&self, name: &str, schemes: &[SignatureScheme]) -> String {
         let Some(certified) = resolve(&self.resolver, &hello(name, schemes)) else {
             return String::new();

@@ -1,4 +1,4 @@
-//! What a lane serves beside files from certificates that change.
+//! Certificates that change, which a lane serves together with files.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -359,10 +359,10 @@ fn a_name_is_looked_up_once_for_a_hello_and_again_when_the_store_has_changed() {
     assert_eq!(lane.resolver.covers(Some("a.test")), Ok(true));
     lane.store.set("a.test", Some(Arc::clone(&after)));
     assert_eq!((lane.resolved("a.test"), LOOKED_UP.get()), (leaf(&after), 2));
-    // What was found for a hello that came no further is not taken for another name.
+    // A result for a hello that came no further is not used for another name.
     assert_eq!(lane.resolver.covers(Some("a.test")), Ok(true));
     assert_eq!(lane.resolved("file.test"), leaf(&file));
-    // Where nobody is refused nothing is looked up before rustls asks.
+    // If no client is refused, nothing is looked up before rustls asks.
     let lane = TestLane::new(index(&[&text]), None, false);
     LOOKED_UP.set(0);
     assert_eq!((lane.leaf("unknown.test"), LOOKED_UP.get()), (leaf(&file), 1));

@@ -5,7 +5,7 @@ use rcgen::{ExtendedKeyUsagePurpose, SanType};
 use super::*;
 use crate::peer_chain::PEER_CERTIFICATES_MAX;
 
-/// Whoever sits between us and a backend can send it, without any key that is worth something.
+/// Any relay between us and a backend can send it, without a key of any value.
 #[test]
 fn a_servers_chain_that_only_costs_is_refused() {
     let authority = Authority::new("a");
@@ -59,7 +59,7 @@ fn a_root_vouches_between_its_dates_and_within_its_path_length() {
     let behind = server(&between, vec![between.0.der().clone()]);
     let error = outcome(&short, &behind).unwrap_err();
     assert!(error.contains("(its path length)"), "{error}");
-    // Whoever names an intermediate authority as a root trusts it.
+    // An intermediate authority that is named as a root is trusted.
     outcome(&between, &behind).unwrap();
 }
 

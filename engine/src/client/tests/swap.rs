@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// What the threads have in common.
+/// The values that the threads share.
 struct Shared {
     /// Odd generations trust the first server's issuer, even ones the second's.
     servers: [Arc<ServerConfig>; 2],

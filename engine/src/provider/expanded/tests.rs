@@ -1,4 +1,4 @@
-//! What a thread holds expanded, and when it lets go of it.
+//! Expanded keys of a thread, and when it drops them.
 
 use std::collections::HashSet;
 
@@ -126,7 +126,7 @@ fn key(aead: Aead, number: usize) -> RecordKey {
     key
 }
 
-/// The tag of one message, which tells keys apart.
+/// The tag of one message, which differs between keys.
 fn sealed(key: &mut RecordKey) -> Vec<u8> {
     let tag = key.expanded(|key| {
         let nonce = Nonce::assume_unique_for_key([0; 12]);
@@ -135,7 +135,7 @@ fn sealed(key: &mut RecordKey) -> Vec<u8> {
     tag.unwrap().as_ref().to_vec()
 }
 
-/// How many keys this thread holds expanded.
+/// The count of keys that this thread holds expanded.
 fn held() -> usize {
     EXPANDED.with_borrow(|expanded| {
         let held = expanded.places.iter().flatten().count();

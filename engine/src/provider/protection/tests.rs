@@ -226,7 +226,8 @@ impl Pair {
         }
     }
 
-    /// Carries all that both ends have to send; returns what the server and the client got.
+    /// Carries all that both ends have to send. Returns the bytes that the server and the client
+    /// got.
     fn carry(&mut self) -> (Vec<u8>, Vec<u8>) {
         let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
         while self.client.wants_write() {

@@ -1,4 +1,4 @@
-//! What a server's handshake costs by who makes its random bytes: printed, never asserted.
+//! The cost of a server's handshake with each source of random bytes: printed, never asserted.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -34,7 +34,7 @@ fn cpu_by_who_makes_the_bytes() {
     println!("32 bytes: ns each, {}", told(&rounds));
 }
 
-/// What both makers cost in each round of a lane, which begins when the other lanes do.
+/// The cost of both sources in each round of a lane, which begins when the other lanes do.
 fn handshake_rounds(kind: HandshakeKind, start: &Barrier) -> Vec<[f64; 2]> {
     let lane = Lane::new(kind);
     lane.handshakes_us();
@@ -42,7 +42,7 @@ fn handshake_rounds(kind: HandshakeKind, start: &Barrier) -> Vec<[f64; 2]> {
     (0..ROUNDS).map(|round| in_turn(round, || lane.handshakes_us())).collect()
 }
 
-/// What the kernel's bytes cost, and our own; who begins, ends the next round.
+/// The cost of the kernel's bytes, and of our own. The first in one round is the last in the next.
 fn in_turn(round: usize, mut cost: impl FnMut() -> f64) -> [f64; 2] {
     let mut costs = [0.0; 2];
     for turn in 0..2 {
@@ -57,7 +57,7 @@ fn in_turn(round: usize, mut cost: impl FnMut() -> f64) -> [f64; 2] {
     costs
 }
 
-/// A server, what a lane would lend its sessions, and what its clients are like.
+/// A server, the buffers that a lane would lend its sessions, and the settings of its clients.
 struct Lane {
     kind: HandshakeKind,
     world: World,
@@ -131,7 +131,7 @@ fn draw_ns() -> f64 {
     timed(draw).1 / f64::from(DRAWS_PER_ROUND)
 }
 
-/// What `work` returns, and the nanoseconds of processor time that it took.
+/// Runs `work` and returns its result and the nanoseconds of processor time that it took.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let before = clock_gettime(ClockId::ThreadCPUTime);
     let done = work();

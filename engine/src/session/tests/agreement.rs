@@ -1,4 +1,4 @@
-//! The look at a hello and rustls are of one mind: neither hands the other what it did not foresee.
+//! The look at a hello and rustls agree: neither hands the other an unforeseen message.
 
 use proptest::prelude::*;
 use rustls::version::{TLS12, TLS13};
@@ -20,7 +20,8 @@ thread_local! {
     static WORLD: World = World::new();
 }
 
-/// One of many messages: captured, or of rustls' client, whose share for ML-KEM has 1.2 KB.
+/// One of many messages: captured ones, or of rustls' client, which has a share of 1.2 KB for
+/// ML-KEM.
 fn message(which: usize) -> Vec<u8> {
     let hello = match CAPTURED.get(which) {
         Some(hex) => from_hex(hex),
@@ -43,7 +44,7 @@ fn in_records(message: &[u8], len: usize) -> Vec<u8> {
     message.chunks(len).flat_map(record).collect()
 }
 
-/// Whether rustls alone answers with a message of its own.
+/// Whether rustls alone answers with a message and not with an alert.
 fn is_served(bytes: &[u8]) -> bool {
     WORLD.with(|world| {
         // With settings that every version and extension may have.
@@ -54,7 +55,7 @@ fn is_served(bytes: &[u8]) -> bool {
     })
 }
 
-/// What comes of a hello that is looked at first. Whoever is refused is told so.
+/// The outcome for a hello that is looked at first. A client that is rejected gets an alert.
 fn outcome(bytes: &[u8], step: usize) -> Outcome {
     let mut gathering = Gathering::default();
     for chunk in bytes.chunks(step) {

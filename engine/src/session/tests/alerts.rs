@@ -1,4 +1,4 @@
-//! Which alert a failing server sends, where rustls sends none.
+//! The alerts that a failing server sends, where rustls sends none.
 
 use rustls::AlertDescription;
 use rustls::version::TLS13;

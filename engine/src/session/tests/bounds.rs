@@ -1,4 +1,4 @@
-//! What a peer begins and does not end is kept only as far as the moment allows.
+//! Messages that a peer begins and does not end are kept only as far as the moment allows.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, IsCa, KeyPair};
 use rustls::AlertDescription;
@@ -146,7 +146,7 @@ fn data_that_comes_too_early_is_kept_by_the_record() {
     }
 }
 
-/// A client whose hello is answered with the wish for another.
+/// A client that is asked for a second hello.
 pub(crate) fn asked_again(world: &World) -> ClientConfig {
     let groups = [Group::Secp256r1, Group::X25519];
     let provider = lane_provider(ProviderChoice::AwsLc, &groups).unwrap().crypto;
@@ -257,7 +257,7 @@ fn an_established_session_keeps_one_record() {
         assert_eq!((kind, content), (21, vec![2, 50]), "decode_error, encrypted");
         most_of_all = most_of_all.max(most);
     }
-    // Whoever reads its own records keeps nothing of it.
+    // A session that reads its own records keeps nothing of it.
     assert!(most_of_all > ESTABLISHED_PARTIAL_BYTES_MAX - 4_100, "{most_of_all}");
 }
 

@@ -169,7 +169,7 @@ fn a_request_before_the_handshake_is_refused_even_amid_a_message() {
     let world = World::new();
     let mut client =
         client_of(&Arc::new(subject::client_config(&TLS13, &world.roots, NOW)), "one.test");
-    // Nothing, and then the start of a ServerHello whose rest is to follow in other records.
+    // Nothing, and then the start of a ServerHello with the rest to follow in other records.
     for received in [&[][..], &[22, 3, 3, 0, 6, 2, 0, 0, 90, 3, 3]] {
         client.feed(received).unwrap();
         for _ in 0..2 {

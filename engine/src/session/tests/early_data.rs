@@ -86,7 +86,7 @@ pub(crate) fn answering(world: &World, flight: &[u8]) -> Server {
     Lent::to(ServerSession::new(config).unwrap().awaiting(Awaited::new(false, true)))
 }
 
-/// Hands all that the client sends to the server in pieces, until neither has more to say.
+/// Hands all that the client sends to the server in pieces, until neither has more to send.
 fn meet(
     client: &mut ClientConnection,
     server: &mut Server,
@@ -105,7 +105,7 @@ fn meet(
     Ok(())
 }
 
-/// The server speaks X25519 alone: the second client is asked for another share.
+/// The server supports X25519 alone: the second client is asked for another share.
 const GROUPS: [&[Group]; 2] = [&[Group::X25519], &[Group::Secp256r1, Group::X25519]];
 
 #[test]
@@ -163,8 +163,8 @@ fn each_record_of_early_data_counts_once_up_to_the_limit() {
     }
 }
 
-/// Whatever does not open is dropped at once, also where its record says that it is something else:
-/// kept, all that follows would be shown with it, again and again.
+/// Records that do not open are dropped at once, also if their header has another type. If they
+/// were kept, all later bytes would be shown with them, again and again.
 #[test]
 fn what_does_not_open_is_not_shown_again_whatever_it_calls_itself() {
     let world = World::new();

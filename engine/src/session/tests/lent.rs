@@ -1,4 +1,4 @@
-//! A session with buffers of its own, and two of them face to face.
+//! A session with its own buffers, and two of them face to face.
 
 use super::{ClientSession, Fed, ServerSession, Session, SessionError};
 use crate::buffer::Buffer;
@@ -32,7 +32,8 @@ impl<S: Session> Lent<S> {
     }
 }
 
-/// Moves what `from` has written to `to` in pieces of `piece` bytes, and sums up what came of it.
+/// Moves the bytes that `from` has written to `to` in pieces of `piece` bytes, and sums up the
+/// results.
 pub(crate) fn carry<A: Session, B: Session>(
     from: &mut Lent<A>,
     to: &mut Lent<B>,

@@ -17,7 +17,7 @@ struct Plan {
     lens: [usize; 2],
     /// Drives every cut and the order of events.
     seed: u64,
-    /// One in so many steps of the client updates its keys.
+    /// The client updates its keys in one of this many steps.
     key_updates: u64,
 }
 
@@ -43,14 +43,14 @@ impl Dice {
         (self.0 >> 33) % bound
     }
 
-    /// How much of `len` bytes to pass on: often a byte, often all.
+    /// The count of `len` bytes to pass on: often a byte, often all.
     fn cut(&mut self, len: usize) -> usize {
         let choices = [1, 4, 5, 6, 21, 1_000, 17_000, len];
         choices[usize::try_from(self.below(8)).unwrap()].min(len)
     }
 }
 
-/// The pair, the bytes under way between them, and what has happened.
+/// The pair, the bytes under way between them, and a record of events.
 struct Pair {
     client: ClientConnection,
     server: Server,
@@ -92,7 +92,7 @@ impl Pair {
         self.collect();
     }
 
-    /// Moves what the server has written on its way.
+    /// Moves the server's bytes on their way.
     fn collect(&mut self) {
         self.to_client.extend_from_slice(self.server.wire.filled());
         self.server.wire.clear();

@@ -1,5 +1,5 @@
-//! Records that a peer makes by hand, for a session that reads its own and for one whose records
-//! rustls reads.
+//! Records that a peer makes by hand, for a session that reads its own records and for one that
+//! leaves them to rustls.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Pair {
         fed
     }
 
-    /// What the server has written since, under its keys as they change.
+    /// The records that the server has written since, under its keys as they change.
     fn answers(&mut self) -> Vec<(u8, Vec<u8>)> {
         let wire = self.server.wire.filled().to_vec();
         self.server.wire.clear();
@@ -131,8 +131,8 @@ fn client_config(roots: &RootCertStore, cipher_suites: Vec<SupportedCipherSuite>
 
 type Sent = fn(&mut Pair) -> Vec<u8>;
 
-/// What ends a session, with the alert that its peer gets (none if that spoke last), and whether
-/// rustls ends over it too, and as soon.
+/// Records that end a session. Each has the alert that the peer gets (none if the peer's own alert
+/// ended it), and whether rustls ends over it too, and as soon.
 const REFUSED: [(&str, Option<AlertDescription>, bool, Sent); 27] = {
     use AlertDescription as A;
     [
@@ -217,7 +217,7 @@ fn what_breaks_the_protocol_ends_the_session_with_its_alert() {
         assert!(matches!(error, SessionError::Tls(_)), "{what}: {error}");
         let told = alert.map(|alert| (ALERT, vec![2, u8::from(alert)]));
         assert_eq!(pair.answers(), Vec::from_iter(told), "{what}");
-        // Nothing is said or read behind it, not even under the keys that stand where ours did.
+        // Nothing is sent or read behind it, not even under the keys that replace ours.
         let server = &mut pair.server;
         server.session.close(&mut server.wire).unwrap();
         server.session.seal(b"data", &mut server.wire).unwrap_err();
@@ -404,7 +404,7 @@ fn ends_and_goes_on(
     }
     let mut last = flight(&mut client);
     if client.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
-        // rustls would queue its answer, where nobody finds it.
+        // rustls would queue its answer, where it is not found.
         client.refresh_traffic_keys().unwrap();
     }
     std::io::Write::write_all(&mut client.writer(), b"request").unwrap();

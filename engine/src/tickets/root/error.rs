@@ -1,9 +1,9 @@
-//! What is wrong with a root: [`TicketRootError`].
+//! Errors in a root: [`TicketRootError`].
 
 use super::text::{TEXT_BYTES_MAX, TEXT_TITLE, TEXT_VERSION};
 use super::{Epoch, LIFETIME_S_MAX, LIFETIME_S_MIN, RATCHET_STEPS_MAX, ROOTS_MAX, SHARED_KEYS_MAX};
 
-/// What is wrong with a ticket root, or with the clock that it is used under.
+/// An error in a ticket root, or in the clock that it is used under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketRootError {
     /// The machine's clock is too far ahead of the root: a wrong clock, or a root long unused.
@@ -67,10 +67,10 @@ pub enum TicketRootError {
     /// The caller's lifetime for a shared root is out of range.
     #[error("ticket root: a lifetime of {lifetime_s} s; it must be 1 to {LIFETIME_S_MAX} s")]
     SharedLifetime {
-        /// What was given.
+        /// The invalid lifetime.
         lifetime_s: u32,
     },
-    /// The text form of a root whose secrets somebody else keeps: a fault of the caller.
+    /// The text form of a root of shared secrets: a fault of the caller.
     #[error("ticket root: a shared one has no text form; keep its secrets where they came from")]
     SharedText,
     /// The operator's text has a secret that is not 64 hexadecimal digits.

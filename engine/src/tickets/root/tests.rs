@@ -1,4 +1,4 @@
-//! Roots: what is derived from them, how they advance, and their text form.
+//! Roots: how keys are derived from them, how they advance, and their text form.
 
 use hkdf::Hkdf;
 use proptest::prelude::*;

@@ -12,7 +12,7 @@ impl TicketRoot {
     /// Reads the text form, `sealane-ticket-root 1 <lifetime_s> <epoch> <hex>`, and such a line for
     /// each root that is announced, by their epochs.
     ///
-    /// No error quotes what was read: with a field too few, any word may be the secret.
+    /// No error quotes the text: with a field too few, any word may be the secret.
     pub fn from_text(text: &str) -> Result<Self, TicketRootError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(TicketRootError::TooLong);
@@ -56,11 +56,11 @@ impl TicketRoot {
         Ok(Self::ratchet(Epoch(epoch), lifetime_in_range(lifetime_s)?, secret))
     }
 
-    /// The text form, a line with its end for each root; the caller writes it where only its user
-    /// can read.
+    /// The text form, a line with its end for each root. The caller writes it to a file that only
+    /// its user can read.
     ///
     /// # Errors
-    /// The root is shared: who gave its secrets keeps them.
+    /// The root is shared: its secrets are kept elsewhere.
     pub fn to_text(&self) -> Result<Zeroizing<String>, TicketRootError> {
         let Secrets::Ratchet(secret) = &self.secrets else {
             return Err(TicketRootError::SharedText);

@@ -1,4 +1,4 @@
-//! Roots that are announced: which key is of which epoch, and what lanes do with it.
+//! Roots that are announced: the keys of each epoch, and their use by lanes.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn all_change_to_an_announced_root_at_one_second_and_tickets_from_before_still_o
                 assert!(other.ticketer(POLICY).open(&LEAF, &ticket).is_some(), "of the old root");
             }
         }
-        // Who has not heard of it seals and opens its own.
+        // A lane without the announcement seals and opens its own.
         let ticket = unaware.ticketer(POLICY).seal(&LEAF, b"session").unwrap();
         assert!(unaware.ticketer(POLICY).open(&LEAF, &ticket).is_some());
     }
@@ -104,7 +104,7 @@ proptest! {
             prop_assert_eq!(key(&root, epoch), expected.clone().flatten(), "{}", epoch);
             prop_assert_eq!(key(&read, epoch), expected.flatten(), "{}", epoch);
         }
-        // What no accepted epoch needs is gone.
+        // Roots that no accepted epoch needs are gone.
         prop_assert!(root.announced().all(|epoch| epoch.0 > advanced.max(first)));
         let [eldest, youngest] = [lone.first(), lone.last()].map(Option::unwrap);
         prop_assert!(root.agrees_with(youngest));

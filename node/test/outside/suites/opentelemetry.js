@@ -1,6 +1,6 @@
 'use strict';
 
-/** OpenTelemetry sees requests by what it puts in place of https.Server.prototype.emit. */
+/** OpenTelemetry sees requests by its replacement of https.Server.prototype.emit. */
 
 const assert = require('node:assert');
 const { test } = require('node:test');

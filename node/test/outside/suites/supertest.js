@@ -1,6 +1,6 @@
 'use strict';
 
-/** supertest is given a server, and asks `instanceof tls.Server` what to speak with it. */
+/** supertest gets a server, and asks `instanceof tls.Server` which protocol to use with it. */
 
 const assert = require('node:assert');
 const { test } = require('node:test');

@@ -20,7 +20,7 @@ struct Rule {
     moment: Moment,
 }
 
-/// When a rule is evaluated: each moment has a separate list of rules.
+/// The moment at which a rule is evaluated. Each has a separate list of rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moment {
     /// Before a PROXY header, so that the rule sees its sender.

@@ -1,4 +1,4 @@
-//! A backend, or what a `listen` section has of one.
+//! A backend, or the backend's half of a `listen` section.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::bases::Bases;
 use super::syntax::{Section, Statement, tell_without_key};
 use super::{World, disabled, is_keepalive, is_own, no_time, take_keepalive, time, with_defaults};
 
-/// Where a proxy leads.
+/// The destination of a proxy.
 #[derive(Clone, Default)]
 pub(super) struct Backend {
-    /// How each server is checked, and where it is written.
+    /// The check of each server, with the line where it is written.
     checks: Vec<(Option<Check>, Line)>,
     pub(super) destination: Destination,
     pub(super) keepalive: Option<KeepAlive>,
@@ -60,8 +60,8 @@ impl Timeouts {
         }
     }
 
-    /// Says of those that differ from what the listener has that they are left out; `line` is the
-    /// rule that leads to their backend.
+    /// Adds a remark for each timeout that differs from the listener's: it is left out. `line` is
+    /// the rule that leads to their backend.
     pub(super) fn tell_unlike(&self, listeners: &Self, line: &Line, remarks: &mut Remarks) {
         for (key, (own, other)) in TIMEOUTS.into_iter().zip(self.0.iter().zip(&listeners.0)) {
             let time = |each: &Option<(Duration, Line)>| each.as_ref().map(|(time, _)| *time);
@@ -75,7 +75,7 @@ impl Timeouts {
     }
 }
 
-/// What a backend says; in a `listen` section the rest is for who listens.
+/// Reads a backend. In a `listen` section the other statements belong to the listener.
 pub(super) fn read(
     section: &Section,
     sections: &[Section],
@@ -220,7 +220,7 @@ fn server(
     let mut without_key = Vec::new();
     let mut words = defaults.iter().copied();
     while let Some(word) = words.next() {
-        // What has no key is told of where it stands.
+        // An option without a key gets its remark at the line of the defaults.
         server.set(word, &mut words, line, (remarks, &mut Vec::new()));
     }
     let mut words = own;
@@ -257,7 +257,7 @@ fn server(
     destination.add_backend(plan::Backend { address, ..server.share }, line, remarks);
 }
 
-/// Says of options that have no key why, once for all that have the same reason.
+/// Adds a remark about options without a key, one for all options with the same reason.
 fn tell_options(options: &[String], line: &Line, remarks: &mut Remarks) {
     tell_by_reason(options, "backends", line, remarks, |option| {
         let known = OPTIONS.iter().find(|(known, _)| *known == option);
@@ -389,7 +389,7 @@ impl<'b> Server<'b> {
         })
     }
 
-    /// Puts together what options say of TLS.
+    /// Merges the options about TLS.
     fn tls_settings(&self, line: &Line, remarks: &mut Remarks) -> BackendTls {
         let mut settings = self.tls.clone();
         settings.server_name = self.verify_host.as_ref().or(self.sni.as_ref()).cloned();
@@ -413,7 +413,7 @@ impl<'b> Server<'b> {
         settings
     }
 
-    /// Takes what else a header of version 2 tells.
+    /// Takes the optional fields of a header of version 2.
     fn set_told(&mut self, options: &str, line: &Line, remarks: &mut Remarks) {
         let Some(ProxyHeader::V2(told)) = &mut self.proxy_header else {
             remarks.left_out(line, "proxy_tlvs", "there is no header of version 2 before it");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Where relative paths begin.
+/// The folders that relative paths begin in.
 #[derive(Default)]
 pub(super) struct Bases {
     pub(super) authorities: Option<String>,

@@ -45,7 +45,7 @@ struct Versions {
 }
 
 impl Binding {
-    /// Reads a line, on top of what holds for all.
+    /// Reads a line, on top of the options that hold for all.
     pub(super) fn read(
         statement: &Statement,
         world: &mut World<'_>,
@@ -227,16 +227,16 @@ impl Binding {
         }
     }
 
-    /// What is asked of clients, if anything is.
+    /// The requirements for clients' certificates, if there are any.
     fn clients(&self) -> Option<Clients> {
         let is_required = self.verify?;
         Some(Clients { is_required, ..self.clients.clone() })
     }
 
-    /// Puts together what options say of versions.
+    /// Merges the options about versions.
     fn settle(&mut self, remarks: &mut Remarks) {
         let Some(line) = &self.versions.line else { return };
-        // Debian's OpenSSL has nothing below TLS 1.2 unless it is told to.
+        // Debian's OpenSSL has nothing below TLS 1.2 by default.
         let least = self.versions.least.unwrap_or(3);
         let most = self.versions.most.unwrap_or(VERSIONS.len() - 1);
         let mut spoken = tls::Spoken::default();
@@ -252,7 +252,8 @@ fn short_version(name: &str) -> Option<usize> {
     VERSIONS.iter().position(|version| version.to_ascii_lowercase().replace('.', "") == name)
 }
 
-/// A file, or a folder: as it is where Sealane takes from it what HAProxy does.
+/// A file, or a folder. A folder is kept as it is if Sealane takes the same files from it as
+/// HAProxy.
 fn certificates(
     path: &str,
     (files, loads_keys): (&Files, bool),
@@ -413,7 +414,7 @@ fn tell_options(options: Vec<String>, line: &Line, remarks: &mut Remarks) {
     tell_by_reason(&others, "address", line, remarks, reason);
 }
 
-/// Why an option of `bind` has no key.
+/// The reason why an option of `bind` has no key.
 pub(super) fn reason(word: &str) -> String {
     let known = OPTIONS.iter().find(|(known, _)| *known == word);
     known.map_or_else(|| unknown("HAProxy"), |(_, why)| (*why).to_owned())

@@ -1,4 +1,4 @@
-//! Conditions, as far as Sealane decides by what they look at: the server name, a protocol, the
+//! Conditions, as far as Sealane can decide by the same values: the server name, a protocol, the
 //! client's network.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use sealane_config::value;
 use super::super::files::Files;
 use super::syntax::Statement;
 
-/// What a condition looks at, and which values it holds for.
+/// The subject of a condition, and the values for which it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Test {
     /// A protocol that was agreed on.
@@ -162,7 +162,7 @@ pub(super) fn joined(one: Test, other: Test) -> Option<Test> {
     }
 }
 
-/// What stands in brackets, or behind the name of an `acl`.
+/// The test in brackets, or behind the name of an `acl`.
 fn test(words: &[String]) -> Option<Test> {
     let (fetch, rest) = words.split_first()?;
     let (fetch, converters) = fetch.split_once(',').unwrap_or((fetch, ""));

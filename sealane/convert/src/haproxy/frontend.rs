@@ -102,7 +102,7 @@ impl<'s> Frontend<'s> {
             "use_backend" => self.uses.push(statement),
             name if section.kind == "listen" && backend::STATEMENTS.contains(&name) => {}
             "option" if section.kind == "listen" && backend::is_check(statement) => {}
-            // What defaults say of others is told of there.
+            // Other statements of defaults get their remark there.
             _ if is_own(statement, section) => tell_without_key(statement, "", remarks),
             _ => {}
         }
@@ -326,7 +326,7 @@ fn set_idle_timeout(listener: &mut Listener) {
             listener.default_idle_timeout(LONGEST, why);
         }
     }
-    // Whoever comes in the clear must get TLS from us.
+    // A listener for plaintext has to relay it over TLS.
     if listener.spoken == Spoken::Plain && listener.destination.tls.is_none() {
         listener.destination.tls = Some(BackendTls::default());
     }

@@ -9,11 +9,11 @@ use super::backend::{Backend, Timeouts};
 use super::condition::{self, Acls, Test};
 use super::syntax::Statement;
 
-/// What the rules of a listener have taken so far.
+/// The destinations that the rules of a listener have set so far.
 pub(super) struct Routes {
     /// Whether they decide by the ClientHello, and TLS is passed on.
     passes_on: bool,
-    /// What the listener has of its first backend.
+    /// The timeouts that the listener has from its first backend.
     pub(super) timeouts: Option<Timeouts>,
     /// Protocols by name; an empty one is all of them. An empty name is all names.
     taken: HashMap<String, HashSet<String>>,
@@ -62,12 +62,12 @@ impl Routes {
         Some(rule)
     }
 
-    /// How many names a rule would give to routes.
+    /// The count of names that a rule would give to routes.
     pub(super) fn copies(&self, rule: &Rule) -> usize {
         (rule.names.len() + 1) * (self.of_all_names.len() + 1)
     }
 
-    /// Leads what a rule decides about, and none before it does, to a backend.
+    /// Leads clients that match a rule, and none before it, to a backend.
     pub(super) fn add(
         &mut self,
         Rule { mut alpn, mut names }: Rule,
@@ -222,7 +222,7 @@ fn wildcards(name: &str) -> impl Iterator<Item = String> {
     parents.filter(move |wildcard| wildcard != name)
 }
 
-/// What a condition decides by, and whether names have ends of any depth.
+/// The rule that a condition makes, and whether its names match ends of any depth.
 fn by_name(alternatives: Vec<Vec<Test>>, passes_on: bool) -> Option<(Rule, bool)> {
     let mut parts = Vec::new();
     for tests in alternatives {

@@ -11,7 +11,7 @@ use super::super::remark::{Line, Remarks, unknown};
 /// A section with its statements.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// Where its defaults stand among the sections, before it.
+    /// The position of its defaults among the sections. They are before it.
     pub(super) defaults: Option<usize>,
     pub(super) kind: String,
     pub(super) line: Line,
@@ -66,7 +66,7 @@ pub(super) fn sections(text: &str, file: &Path) -> Result<Vec<Section>, Mistakes
                 let unknown = || broken("there are no defaults of that name before it");
                 Some(*defaults_by_name.get(from).ok_or_else(unknown)?)
             }
-            // Those that name no others begin with what HAProxy has.
+            // Defaults that name no others begin with HAProxy's own.
             (None, "defaults") => None,
             (None, _) => last_defaults,
         };
@@ -83,7 +83,7 @@ pub(super) fn sections(text: &str, file: &Path) -> Result<Vec<Section>, Mistakes
     Ok(sections)
 }
 
-/// The words of a line: parted by blanks, but for what is quoted or has a backslash before it.
+/// The words of a line: separated by blanks, unless these are quoted or behind a backslash.
 pub(super) fn words(line: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -109,7 +109,7 @@ pub(super) fn words(line: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
-/// Says why a statement has no key, and what to do instead.
+/// Adds a remark with the reason why a statement has no key, and the remedy.
 pub(super) fn tell_without_key(statement: &Statement, key: &'static str, remarks: &mut Remarks) {
     let (name, line) = (statement.name(), &statement.line);
     let is_named = |known: &&str| match known.strip_suffix('*') {
@@ -131,7 +131,7 @@ pub(super) fn tell_without_key(statement: &Statement, key: &'static str, remarks
     }
 }
 
-/// Why a section has no counterpart.
+/// The reason why a section has no counterpart.
 pub(super) fn section_reason(kind: &str) -> String {
     match kind {
         "cache" | "fcgi-app" | "http-errors" | "userlist" => HTTP.into(),
@@ -166,7 +166,7 @@ const HTTP: &str = "Sealane relays bytes and reads no requests: keep HAProxy beh
 const LOG: &str = "Sealane logs to standard error; [access_log] writes a line for each connection";
 const UNIT: &str = "[process] says who it runs as, and the unit where: packaging/sealane.service";
 
-/// A star stands for whatever follows.
+/// A star matches any end of a word.
 const OTHERS: [(&str, &str); 38] = [
     ("backlog", "the kernel's own limit holds: net.core.somaxconn"),
     ("ca-base", "roots are named with their whole path"),
@@ -226,9 +226,9 @@ const UNSEEN: [&str; 15] = [
     "ulimit-n",
     "user",
 ];
-/// Options about what is logged.
+/// Options about the contents of the log.
 const LOG_OPTIONS: [&str; 6] =
     ["dontlog-normal", "httplog", "log-health-checks", "log-separate-errors", "logasap", "tcplog"];
-/// Options that say what is so anyway.
+/// Options that change nothing here.
 const NEEDLESS_OPTIONS: [&str; 5] =
     ["dontlognull", "redispatch", "splice-auto", "tcp-smart-accept", "tcp-smart-connect"];

@@ -100,7 +100,7 @@ enum Token {
     Close,
     Equals,
     Open,
-    /// A word, or what stands between quotes.
+    /// A word, or the text between quotes.
     Text(String),
 }
 

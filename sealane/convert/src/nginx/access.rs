@@ -1,5 +1,5 @@
-//! Who may come to a server, and who is believed about where clients come from: [`Access`], of
-//! `allow` and `deny`, and of `set_real_ip_from`.
+//! Access to a server and trust in PROXY headers: [`Access`], from `allow` and `deny`, and from
+//! `set_real_ip_from`.
 
 use sealane_config::network::network;
 
@@ -25,7 +25,7 @@ impl Access {
         self.rules.push(Rule { is_allowed, line: line.clone(), network: network.to_owned() });
     }
 
-    /// Takes a network of senders whose PROXY headers say where clients come from.
+    /// Takes a network of senders that are trusted for the addresses in their PROXY headers.
     pub(super) fn believe(&mut self, network: &str, line: &Line) {
         let network = if network == "unix:" { "unix" } else { network };
         self.believed.push((network.to_owned(), line.clone()));
@@ -54,7 +54,7 @@ impl Access {
         }
     }
 
-    /// Nobody is believed there, so that the rules are about who sends the header.
+    /// No sender is trusted there, so the rules are about the senders of headers.
     fn put_senders_into(&self, listener: &mut Listener, line: &Line) {
         let senders = std::mem::take(&mut listener.allow);
         let (key, why) = match senders.as_slice() {
@@ -66,7 +66,8 @@ impl Access {
         listener.accept_proxy = Some(senders);
     }
 
-    /// Says `why` some are let in whom rules shut out, if rules do.
+    /// Adds a remark, with the reason `why`, that clients are admitted that the rules reject. It
+    /// does so only if there are rules.
     fn tell_who_is_let_in(&self, listener: &mut Listener, why: &str) {
         let key = match (listener.allow.is_empty(), listener.deny.is_empty()) {
             (true, true) => return,
@@ -78,8 +79,8 @@ impl Access {
         }
     }
 
-    /// Says in Sealane's order what the rules say in theirs: nobody of `deny`, and of others those
-    /// of `allow`, if there are some. Where that cannot be, fewer may come.
+    /// Writes the rules in Sealane's order: first `deny`, then `allow`, which admits no others.
+    /// Where that is not the same, fewer clients are admitted.
     fn put_rules_into(&self, listener: &mut Listener) {
         let all = self.rules.iter().position(Rule::is_all);
         let (reached, behind) = self.rules.split_at(all.unwrap_or(self.rules.len()));
@@ -87,7 +88,7 @@ impl Access {
         for rule in behind.iter().skip(1) {
             listener.remarks.note(&rule.line, rule.key(), "nginx looks at no rule behind \"all\"");
         }
-        // At the end, what says the same as "all" says nothing.
+        // At the end, a rule with the same effect as "all" has no effect.
         let needless = reached.iter().rev().take_while(|rule| rule.is_allowed == others_may);
         let (reached, needless) = reached.split_at(reached.len() - needless.count());
         for rule in needless {

@@ -1,4 +1,4 @@
-//! Where servers lead: maps as routes by server name, and groups of backends.
+//! Destinations of servers: maps as routes by server name, and groups of backends.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use super::super::remark::{Line, ONE_LABEL, Remarks};
 use super::syntax::Directive;
 use super::{Shared, backend};
 
-/// Routes by name where a map leads, and who has none of its names.
+/// Routes by name if the target is a map, and a destination for the other names.
 pub(super) fn lead(
     target: &str,
     line: &Line,
@@ -77,8 +77,7 @@ fn set_option(option: &str, backend: &mut Backend, line: &Line, remarks: &mut Re
     }
 }
 
-/// Backends by name, of the map that `variable` stands for: what it looks at, and the routes that
-/// it has, with what else leads.
+/// A map: the variable that it looks at, its backends by name, and its default.
 struct Mapped<'d> {
     source: &'d str,
     by_target: BTreeMap<&'d str, Vec<String>>,
@@ -110,7 +109,7 @@ impl<'d> Mapped<'d> {
     }
 }
 
-/// The names that a key of a map stands for, which is an exact name or has a star before it.
+/// The names that match a key of a map: an exact name, or one with a star or a dot before it.
 fn names(key: &str, has_wildcards: bool) -> Result<Vec<String>, String> {
     if key.starts_with('~') {
         return Err("names are exact or begin with *., and no expressions".into());
@@ -133,7 +132,8 @@ fn routes(
     remarks: &mut Remarks,
 ) -> Vec<Route> {
     let mut targets: Vec<_> = mapped.by_target.iter().collect();
-    // By what people read; the names of groups and addresses mean nothing here.
+    // By the names, because readers know those. The names of groups and addresses mean nothing
+    // here.
     targets.sort_by_key(|(_, names)| *names);
     let each = targets.into_iter().map(|(target, names)| Route {
         names: names.clone(),

@@ -16,7 +16,7 @@ use super::routes::{lead, read_group};
 use super::syntax::{Directive, tell_without_key};
 use super::{Shared, backend, broken, time_ms};
 
-/// What the directives of a server say.
+/// The directives of a server, merged.
 #[derive(Default)]
 pub(super) struct Server {
     access: Access,
@@ -26,7 +26,7 @@ pub(super) struct Server {
     clients: Clients,
     keys: Vec<String>,
     listener: Listener,
-    /// Whether backends are told the name that they must prove.
+    /// Whether the server name that backends must prove is sent to them.
     names_backends: bool,
     pass: Option<(String, Line)>,
     prereads: bool,
@@ -54,7 +54,7 @@ impl Server {
         shared: &Shared<'_>,
         line: &Line,
     ) {
-        // Unless it is told otherwise.
+        // By nginx's default.
         self.listener.tls.client_order = true;
         for directive in directives {
             if !self.set_tls(directive) && !self.set_backend(directive, plan) {
@@ -96,7 +96,7 @@ impl Server {
         self.split(plan, &listener);
     }
 
-    /// Where nobody says which name a backend proves, it is that in `proxy_pass`: a group's own.
+    /// Without a name of the backend to verify, it is the one in `proxy_pass`: a group's own.
     fn name_group(
         &self,
         group: &str,
@@ -324,7 +324,7 @@ impl Server {
         self.addresses.push(listen);
     }
 
-    /// Puts together what several directives say.
+    /// Merges several directives.
     fn finish(&mut self) {
         let keys = self.keys.drain(..).chain(std::iter::repeat(String::new()));
         let pairs = self.certificates.drain(..).zip(keys);
@@ -430,5 +430,5 @@ fn keepalive(word: &str, line: &Line, remarks: &mut Remarks) -> Option<KeepAlive
 
 /// Authorities between a root and a client in the longest chain.
 const DEPTH_MAX: usize = 7;
-/// What Linux has for TCP_KEEPIDLE.
+/// Linux's default of TCP_KEEPIDLE.
 const LINUX_KEEPALIVE_S: u64 = 7_200;

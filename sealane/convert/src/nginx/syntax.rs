@@ -38,7 +38,7 @@ pub(super) fn directives(
 
 struct Reader<'r> {
     files: &'r mut Files,
-    /// Where relative paths begin.
+    /// The folder that relative paths begin in.
     folder: &'r Path,
     includes: usize,
     remarks: &'r mut Remarks,
@@ -89,7 +89,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Puts a directive, or what it includes, behind others.
+    /// Adds a directive, or the directives that it includes, behind others.
     fn put(&mut self, directive: Directive, into: &mut Vec<Directive>) -> Result<(), Mistakes> {
         let ("include", Some(pattern)) = (directive.name(), directive.words.get(1)) else {
             into.push(directive);
@@ -224,7 +224,7 @@ impl Tokens<'_> {
     }
 }
 
-/// Says why a directive has no key, and what to do instead.
+/// Adds a remark with the reason why a directive has no key, and the remedy.
 pub(super) fn tell_without_key(directive: &Directive, remarks: &mut Remarks) {
     let (name, line) = (directive.name(), &directive.line);
     let known = OTHERS.iter().find(|(known, _)| *known == name);

@@ -1,13 +1,13 @@
-//! Options that have no key, with what to do instead.
+//! Options without a key, each with its remedy.
 
-/// Why a known option has no key.
+/// The reason why a known option has no key.
 pub(super) fn reason(key: &str) -> Option<&'static str> {
     OTHERS.iter().chain(&PROCESS).find(|(name, _)| *name == key).map(|(_, why)| *why)
 }
 
 pub(super) const TICKETS: &str = "[tickets] with count = 0 turns resumption off, for all listeners";
 
-/// Switches that say nothing when they are off.
+/// Switches that change nothing when they are off.
 pub(super) const SWITCHES: [&str; 13] = [
     "compression",
     "delay",

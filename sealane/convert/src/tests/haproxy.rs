@@ -1,8 +1,8 @@
-//! HAProxy: what of it must not be lost on the way.
+//! HAProxy: settings that must not be lost in conversion.
 
 use super::*;
 
-/// A frontend at port 443 with `rules`, and what comes of it.
+/// A frontend at port 443 with `rules`, converted.
 fn proxied(rules: &str) -> String {
     let text = format!(
         "defaults\nmode tcp\ntimeout client 1m\ntimeout server 1m\nfrontend f\n{rules}\n\
@@ -11,7 +11,7 @@ fn proxied(rules: &str) -> String {
     toml(Dialect::Haproxy, &text)
 }
 
-/// `tcp-request connection` sees who sends the PROXY header, and no client that it announces.
+/// `tcp-request connection` sees the sender of the PROXY header, and no client that it announces.
 #[test]
 fn senders_that_are_rejected_are_none_that_are_announced() {
     let reject = "tcp-request connection reject if { src 10.0.0.5 }";
@@ -83,7 +83,7 @@ fn a_list_of_certificates_that_cannot_be_read_is_told_of() {
     }
 }
 
-/// What HAProxy does with each of these is what `ss -ltn` says of it.
+/// HAProxy's sockets for each of these are those that `ss -ltn` lists.
 #[test]
 fn every_address_of_ipv6_takes_ipv4_as_well() {
     const BOTH: &str = "addresses = [\"[::]:443\", \"0.0.0.0:443\"]";
@@ -163,7 +163,7 @@ fn timeouts_of_other_backends_are_told_of() {
     assert_eq!(lost(&toml), [4, 9], "what the first of them has not holds:\n{toml}");
 }
 
-/// HAProxy takes the first rule that holds, and Sealane the name that says most.
+/// HAProxy takes the first rule that holds, and Sealane the most specific name.
 #[test]
 fn the_first_rule_for_a_name_decides() {
     let routes = |rules: &str| {

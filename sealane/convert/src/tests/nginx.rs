@@ -1,8 +1,8 @@
-//! nginx: who may come, and what else of it must not be lost.
+//! nginx: access rules, and other settings that must not be lost in conversion.
 
 use super::*;
 
-/// What comes of the directives of a server, and which of its lines are said to be lost.
+/// The directives of a server, converted, and the lines that are reported as lost.
 fn server(directives: &str, beside: &str) -> (String, Vec<usize>) {
     let text = format!(
         "stream {{ {beside}\nserver {{\nlisten 443 ssl;\nssl_certificate a;\n\
@@ -46,7 +46,7 @@ fn who_may_come_is_who_may_come_there() {
     }
 }
 
-/// Once a server has a rule, nginx drops all that stand beside it.
+/// Once a server has a rule, nginx ignores all rules outside of it.
 #[test]
 fn rules_beside_a_server_hold_where_it_has_none() {
     let beside = "allow 10.0.0.0/8; deny all;";
@@ -58,7 +58,7 @@ fn rules_beside_a_server_hold_where_it_has_none() {
     assert_eq!(access(&toml), "");
 }
 
-/// Without `set_real_ip_from` rules are about who sends the PROXY header.
+/// Without `set_real_ip_from` rules are about the sender of the PROXY header.
 #[test]
 fn rules_about_senders_are_none_about_clients() {
     let proxied = |rules: &str| {
@@ -88,7 +88,7 @@ fn rules_about_senders_are_none_about_clients() {
     }
 }
 
-/// What backends must prove is what `proxy_pass` names, unless it is said.
+/// Backends must prove the name in `proxy_pass`, unless another is set.
 #[test]
 fn backends_prove_the_name_that_nginx_wants() {
     let of = |group: &str, more: &str| {
@@ -135,7 +135,7 @@ fn what_nobody_sees_is_no_loss() {
     assert!(converted.toml.contains("# f:1: user www-data;"), "{}", converted.toml);
 }
 
-/// The keys about who may come, and who is believed.
+/// The keys about access and trusted senders.
 fn access(toml: &str) -> String {
     keys(toml, &["address", "certificates", "versions", "backends", "idle_timeout"])
 }

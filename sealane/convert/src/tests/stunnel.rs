@@ -1,8 +1,8 @@
-//! stunnel: what is verified, and what of services that share an address must not be lost.
+//! stunnel: verification, and services that share an address, must not be lost in conversion.
 
 use super::*;
 
-/// What comes of a service with these options behind three lines, and the lines that are lost.
+/// A service with these options behind three lines, converted, and the lines that are lost.
 fn service(options: &str) -> (String, Vec<usize>) {
     let toml =
         toml(Dialect::Stunnel, &format!("[a]\naccept = 1.1.1.1:443\nconnect = b:1\n{options}"));
@@ -10,7 +10,7 @@ fn service(options: &str) -> (String, Vec<usize>) {
     (toml, lost)
 }
 
-/// A server always shows a certificate, so that what is verified "if present" is always verified.
+/// A server always shows a certificate, so one that is verified "if present" is always verified.
 #[test]
 fn servers_are_verified_where_stunnel_verifies_them() {
     let anybody = "insecure_accept_any_certificate = true";
@@ -29,7 +29,7 @@ fn servers_are_verified_where_stunnel_verifies_them() {
     }
 }
 
-/// The last of what says whether a client must show a certificate holds, as in stunnel 5.68.
+/// The last of the options about a client's certificate holds, as in stunnel 5.68.
 #[test]
 fn clients_show_certificates_where_stunnel_wants_them() {
     let none = "";
@@ -60,7 +60,7 @@ fn every_address_of_ipv6_takes_ipv4_as_well() {
     assert!(toml(Dialect::Stunnel, text).contains(both));
 }
 
-/// What holds for all names at an address is that of the service whose address it is.
+/// Options for all names at an address are those of the service that has the address.
 #[test]
 fn what_has_no_place_in_a_route_is_told_of() {
     let services = |common: &str, primary: &str, secondary: &str| {

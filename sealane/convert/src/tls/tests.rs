@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::*;
 
-/// Beside the program itself, whose answer has other suites as well.
+/// Compared with the program itself, which lists other suites as well.
 #[test]
 fn a_list_stands_for_what_openssl_takes_it_for() {
     for list in [
@@ -82,7 +82,7 @@ fn versions_and_suites_agree() {
     assert_eq!(new, (Some([true, true]), Some(7), 1));
 }
 
-/// What cannot be told apart from nothing leaves the suites to Sealane, and says so.
+/// A list that cannot be read leaves the suites to Sealane, with a remark.
 #[test]
 fn a_list_that_is_not_understood_is_none() {
     let line = Line { file: Path::new("f").into(), number: 1, text: String::new() };
@@ -95,7 +95,7 @@ fn a_list_that_is_not_understood_is_none() {
     }
 }
 
-/// What was written of versions holds, also where no suite is left to speak them with.
+/// The versions in a file hold, also if no suite is left for them.
 #[test]
 fn no_version_comes_back_for_want_of_suites() {
     let line = Line { file: Path::new("f").into(), number: 1, text: String::new() };
