@@ -1,5 +1,5 @@
-//! The clients next to a storm: users that connect all the time, [`Users`], and one established
-//! connection, which both run against one [`Door`].
+//! The clients next to a storm: users that connect all the time, and one established connection.
+//! Both connect to one [`Door`].
 
 use std::{
     io::{self, Read, Write},
